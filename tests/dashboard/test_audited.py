@@ -57,6 +57,20 @@ async def quarantined_event(office: Office) -> Asked:
     return "/quarantine/1/reprocess", {}
 
 
+async def mapping(office: Office) -> Asked:
+    product = payloads.product(variants=[payloads.variant(sku="LAMP-02")])
+    await take(office.store, payloads.envelope("products/create", product))
+    given = {"store": "main", "kind": "sku", "alias": "LAMP-2", "name": "LAMP-02"}
+    return "/mappings/add", given
+
+
+async def removed(office: Office) -> Asked:
+    path, given = await mapping(office)
+    browser = await office.browser("otto")
+    assert (await browser.post(path, **given)).status == 303
+    return "/mappings/1/remove", {"store": "main"}
+
+
 async def rows(office: Office) -> Asked:
     await row(office)
     expected = {"where": "order=9", "expected": '{"main": 1}'}
@@ -108,6 +122,8 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/events/{}/refold": event,
     "/incidents/{}/resolve": incident,
     "/jobs/{}": form("/jobs/pause", job="prune", store=""),
+    "/mappings/add": mapping,
+    "/mappings/{}/remove": removed,
     "/quarantine/{}/{}": row,
     "/quarantine/{}/reprocess": quarantined_event,
     "/quarantine/change": rows,
@@ -120,7 +136,7 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/users/role": form("/users/role", name="vera", role="operator"),
 }
 """Each form of the dashboard that changes something."""
-READING = {"/quarantine/{}/alike"}
+READING = {"/quarantine/{}/alike", "/quarantine/{}/remember"}
 """Forms that only lead to a preview."""
 
 

@@ -21,7 +21,7 @@ OPEN = (200, 200, 200, 200)
 READ = (OUT, 200, 200, 200)
 # Of what is sent with nothing in it: 422 and 404 come from behind the guard.
 WHO = ("anonymous", *PEOPLE)
-ROW_VERBS = ("edit", "retry", "drop", "alike", "reprocess")
+ROW_VERBS = ("edit", "retry", "drop", "alike", "reprocess", "remember")
 EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /healthz": OPEN,
     "GET /readyz": OPEN,
@@ -76,6 +76,10 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
         (f"POST /quarantine/1/{verb}" for verb in ROW_VERBS),
         (401, 403, 404, 404),
     ),
+    "GET /mappings": READ,
+    "GET /mappings/new": (OUT, 403, 422, 422),
+    "POST /mappings/add": (401, 403, 422, 422),
+    "POST /mappings/1/remove": (401, 403, 422, 422),
     "GET /account": READ,
     "POST /account/password": (401, 422, 422, 422),
     "GET /users": (OUT, 403, 403, 200),

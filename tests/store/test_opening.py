@@ -25,6 +25,7 @@ from backhaul.errors import (
 from backhaul.store.database import setting_errors, sole_writer
 from backhaul.store.sql.schema import (
     CONNECTOR_DOCUMENTS,
+    MAPPINGS,
     QUARANTINE_REASONS,
     QUARANTINE_STATES,
 )
@@ -151,7 +152,8 @@ async def test_a_database_of_the_first_release_is_upgraded(tmp_path: Path) -> No
             "INSERT INTO quarantine (source, name, key, raw, reason, locator, at)"
             " VALUES ('event', 'main', '1', '{', 'no JSON', 'event 1', '')"
         )
-    steps = [CONNECTOR_DOCUMENTS, QUARANTINE_REASONS, QUARANTINE_STATES]
+    added = [CONNECTOR_DOCUMENTS, QUARANTINE_REASONS, QUARANTINE_STATES]
+    steps = [*added, MAPPINGS]
     assert pending(path) == steps
     store = open_store(path, SystemClock())
     store.start()

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from backhaul.admin import accounts
 from backhaul.admin.accounts import Passwords
+from backhaul.app import mapping_actions
 from backhaul.connect.quarantine_edit import edited_record
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import State
@@ -309,6 +310,14 @@ def _quarantine_ids(wanted: Filter, reader: Reader) -> list[int]:
     return reader.quarantine_ids(wanted)
 
 
+async def _add_mappings(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
+    return await mapping_actions.add_mappings(parts.store, parts.signals, asked)
+
+
+async def _remove_mapping(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
+    return await mapping_actions.remove_mapping(parts.store, asked)
+
+
 async def _rebuild_search(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Empty the index, and fill it again; `only_wake`: another daemon emptied it."""
     if not asked.get("only_wake"):
@@ -409,6 +418,8 @@ STORE_ACTIONS: Mapping[
     "jobs/pause": _pause_job,
     "jobs/resume": _resume_job,
     "jobs/run": _run_job,
+    "mappings/add": _add_mappings,
+    "mappings/remove": _remove_mapping,
     "quarantine/change": _change_rows,
     "quarantine/correct": _correct_row,
     "quarantine/drop": _drop_row,

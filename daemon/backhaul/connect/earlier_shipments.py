@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul.store.records import Known, ReasonClass, Unmatched
 from backhaul_sdk import Fulfillment
@@ -103,10 +104,20 @@ def shipment_of(record: Fulfillment, resolve: Resolve) -> ResolvedShipment:
 
 
 def earlier_of(reported: ReportedShipment, resolve: Resolve) -> EarlierShipment:
-    """Return an earlier shipment from its stored report."""
+    """Return an earlier shipment from its stored report.
+
+    Its SKUs are read by the mappings by which they were read then.
+    """
     document = msgspec.json.decode(reported.payload)
     record = msgspec.convert(document["record"], Fulfillment)
-    return EarlierShipment(reported, shipment_of(record, resolve))
+    read_as = document.get("read_as", {})
+
+    def resolve_then(lines: Iterable[Line]) -> Units | None:
+        return resolve(
+            replace(line, sku=read_as.get(line.sku, line.sku)) for line in lines
+        )
+
+    return EarlierShipment(reported, shipment_of(record, resolve_then))
 
 
 def new_units(

@@ -89,8 +89,9 @@ def match_fulfillment(
         return doubtful
     if isinstance(lines, Unmatched):
         return case.explained(lines)
+    company = record.tracking_company
     return {
-        "tracking_company": record.tracking_company,
+        "tracking_company": company and mirror.carrier_named(waiting.store, company),
         "tracking_number": record.tracking_number,
         "lines": lines,
     }
@@ -259,8 +260,11 @@ def wanted_lines(
     """Return the units of each article: (its SKU in the order, ids of its lines)."""
     skus = {line.id: line.sku for line in order.items}
     units: dict[Article, int] = {}
+    own = set(skus.values())
     for line in lines:
-        found = lines_of(order, line.sku, mirror.variants_named(store, line.sku))
+        # The SKU of a line of the order goes before a mapping.
+        named = mirror.variants_named(store, line.sku, mapped=line.sku not in own)
+        found = lines_of(order, line.sku, named)
         if isinstance(found, Unmatched):
             return found
         name = (skus[found[0]] if found else None) or line.sku

@@ -289,7 +289,8 @@ class Host:
             return None
         try:
             async with asyncio.timeout(MIRROR_LOOKUP_SECONDS):
-                return await self._records.find_names(store, names)
+                own = self.connector.instance
+                return await self._records.find_names(store, names, own)
         except (Busy, TimeoutError):
             return None
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from backhaul.core.clock import Clock
+    from backhaul.store.mappings import UsedMapping
     from backhaul.store.matching import MatchReader, WaitingRecord
     from backhaul.store.mirror import Parcel
     from backhaul.store.records import RecordOutcome
@@ -187,6 +188,7 @@ class Matcher:
             found = match_parcel(waiting, record, mirror)
         else:
             found = _match_order(waiting, kind, record, mirror)
+        found = _with_mappings(found, record, mirror)
         if isinstance(found, Unmatched) and self._expired(waiting):
             return msgspec.structs.replace(found, final=True)
         return found
@@ -214,6 +216,33 @@ class Matcher:
             return False
         since = max(from_text(waiting.received_at), expires_from)
         return now - since >= self._wait
+
+
+def _with_mappings(
+    found: Matched | Tracked | ListEnd | Known | Unmatched,
+    record: Record,
+    mirror: MatchReader,
+) -> Matched | Tracked | ListEnd | Known | Unmatched:
+    """Return the result with the mappings by which the record's own names were read."""
+    used = tuple(each for each in mirror.used_mappings if _names(record, each))
+    if not used:
+        return found
+    said = [each.in_words() for each in used]
+    if isinstance(found, Matched):
+        note = "; ".join(filter(None, (found.note, *said)))
+        return msgspec.structs.replace(found, note=note, mappings=used)
+    if isinstance(found, Unmatched | Known):
+        reason = "; ".join([found.reason, *said])
+        return msgspec.structs.replace(found, reason=reason)
+    return found
+
+
+def _names(record: Record, used: UsedMapping) -> bool:
+    """Return True if a record itself has the alias, and not an earlier shipment."""
+    if isinstance(record, Fulfillment):
+        skus = {line.sku for line in record.lines}
+        return used.alias in {record.tracking_company, *skus}
+    return True
 
 
 def _match_order(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Reprocessing,
         Spool,
     )
+    from backhaul.store.mappings import Mappings
     from backhaul.store.mirror import Mirror, Passes
     from backhaul.store.moving import Moved, Show
     from backhaul.store.operations import (
@@ -76,6 +77,7 @@ class Store(Protocol):
     quarantine: Quarantine
     records: Records
     documents: ConnectorDocuments
+    mappings: Mappings
     commands: AllCommands
     uncertain: UncertainCommands
     tags: HistoryTags

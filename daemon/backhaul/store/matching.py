@@ -9,6 +9,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from backhaul.core.lifecycle import State
     from backhaul.core.stock import ListedLevel
+    from backhaul.store.mappings import UsedMapping
     from backhaul.store.mirror import (
         OrderParcel,
         OrderSummary,
@@ -89,11 +90,29 @@ class MatchReader(Protocol):
         ...
 
     def variants_with_sku(self, store: str, sku: str) -> list[tuple[str, str]]:
-        """Return (product id, variant id) of every variant with the SKU or GTIN."""
+        """Return (product id, variant id) of every variant with the SKU or GTIN.
+
+        If there is none, these are the variants of the SKU that a mapping gives.
+        """
         ...
 
-    def variants_named(self, store: str, name: str) -> list[tuple[str, str | None]]:
-        """Return (variant id, SKU) of every variant with this SKU or GTIN now."""
+    def variants_named(
+        self, store: str, name: str, *, mapped: bool = True
+    ) -> list[tuple[str, str | None]]:
+        """Return (variant id, SKU) of every variant with this SKU or GTIN now.
+
+        If there is none, these are the variants of the SKU that a mapping gives the
+        name, as in `variants_with_sku`, unless `mapped` is False.
+        """
+        ...
+
+    def carrier_named(self, store: str, name: str) -> str:
+        """Return the carrier's name that a mapping gives, else the name itself."""
+        ...
+
+    @property
+    def used_mappings(self) -> tuple[UsedMapping, ...]:
+        """The mappings that this reader has used, in the order of their use."""
         ...
 
     def parcels_with_number(self, store: str, number: str) -> list[Parcel]:

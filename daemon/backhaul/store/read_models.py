@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from backhaul.store.filters import Filter
     from backhaul.store.inbox import Arrival
+    from backhaul.store.mappings import ListedMapping
     from backhaul.store.matching import Command
     from backhaul.store.mirror import Pass, SyncState
     from backhaul.store.operations import AlertConditions, HeldTargets, MetricSample
@@ -190,6 +191,20 @@ class Reader(Protocol):
         self, kind: str, store: str, name: str, limit: int = 5
     ) -> list[NearMatch]:
         """Return what a name may mean; `kind` is `sku`, `order` or `carrier`."""
+        ...
+
+    def sells(self, store: str, name: str) -> bool:
+        """Return True if a variant of the store has the SKU or GTIN now."""
+        ...
+
+    def mappings(
+        self,
+        store: str | None,
+        words: str | None,
+        limit: int,
+        before: int | None = None,
+    ) -> list[ListedMapping]:
+        """Return mappings, the newest first, whose names contain `words`."""
         ...
 
     def deliveries(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from backhaul.core.stock import ListEnd
+    from backhaul.store.mappings import UsedMapping
     from backhaul.store.matching import (
         MatchReader,
         NewCommand,
@@ -65,10 +66,14 @@ class NewRecord(Struct, frozen=True):
 
 
 class Matched(Struct, frozen=True):
-    """What the record became; `note` says what was changed when it was read."""
+    """What the record became; `note` says what was changed when it was read.
+
+    `mappings` are those by which its names were read.
+    """
 
     new: NewCommand | NewTarget
     note: str = ""
+    mappings: tuple[UsedMapping, ...] = ()
 
 
 class Unmatched(Struct, frozen=True):
@@ -175,9 +180,12 @@ class Records(Protocol):
         ...
 
     async def find_names(
-        self, store: str, names: Sequence[str]
+        self, store: str, names: Sequence[str], instance: str = ""
     ) -> dict[str, NameInStore]:
-        """Return what each name stands for in the mirror of a store."""
+        """Return what each name stands for in the mirror of a store.
+
+        Mappings of the connection `instance` count, and those of all connections.
+        """
         ...
 
     async def any_waiting(self) -> bool:

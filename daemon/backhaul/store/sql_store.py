@@ -30,6 +30,7 @@ from backhaul.store.sql.operations.webhook_secrets import (
     SqlWebhookSecrets,
 )
 from backhaul.store.sql.read_models.reader import SqlReader
+from backhaul.store.sql.records.mappings import SqlMappings
 from backhaul.store.sql.records.repository import SqlConnectorDocuments, SqlRecords
 from backhaul.store.sql.stock_targets.repository import SqlTargets
 
@@ -76,6 +77,7 @@ class SqlStore(Store):
         self.inbox = SqlInbox(engine, clock)
         self.records = SqlRecords(engine)
         self.documents = SqlConnectorDocuments(engine)
+        self.mappings = SqlMappings(engine)
         self.deliveries = SqlDeliveries(engine, clock)
         self.quarantine = SqlQuarantine(engine)
         self.commands = SqlCommands(engine)

@@ -144,6 +144,24 @@ async def edit_alike(context: PageContext, page_request: PageRequest) -> web.Res
     return page_request.redirect(f"/quarantine/preview?{urlencode(query)}")
 
 
+async def remember(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show what a mapping does that the edit of the SKU or the carrier would be."""
+    row = await _row_of(context, page_request)
+    name, value = _one_change(row, page_request)
+    known = {each.name: each.value for each in fields_of(row).fields}
+    is_carrier = name == "tracking_company"
+    if not is_carrier and name.rpartition(".")[2] != "sku":
+        raise BackhaulError("only a SKU or a carrier can be remembered as a mapping")
+    query = {
+        "store": row.store,
+        "kind": "carrier" if is_carrier else "sku",
+        "alias": known.get(name, row.subject),
+        "name": value,
+        "connection": "",
+    }
+    return page_request.redirect(f"/mappings/new?{urlencode(query)}")
+
+
 def _one_change(row: QuarantineDetail, page_request: PageRequest) -> tuple[str, str]:
     """Return the name and value of the only field that the form changed."""
     known = {each.name: each for each in fields_of(row).fields}
@@ -151,8 +169,8 @@ def _one_change(row: QuarantineDetail, page_request: PageRequest) -> tuple[str, 
     changed = {n: v for n, v in changed.items() if v != _read_value(known.get(n))}
     if len(changed) != 1:
         raise BackhaulError(
-            f"you changed {len(changed)} fields; change one field to edit all rows"
-            " alike"
+            f"you changed {len(changed)} fields; change one field for all rows alike,"
+            " or for a mapping"
         )
     ((name, value),) = changed.items()
     is_sku = row.reason_class == ReasonClass.UNKNOWN_SKU and LINE.fullmatch(name)
@@ -194,6 +212,7 @@ _ROW = r"/quarantine/{id:\d{1,18}}"
 ROUTES = (
     Route("GET", _ROW, Role.VIEWER, show_row),
     Route("POST", f"{_ROW}/alike", Role.OPERATOR, edit_alike),
+    Route("POST", f"{_ROW}/remember", Role.OPERATOR, remember),
     Route("POST", f"{_ROW}/reprocess", Role.OPERATOR, reprocess),
     Route("POST", f"{_ROW}/{{verb:{'|'.join(DONE)}}}", Role.OPERATOR, change),
 )

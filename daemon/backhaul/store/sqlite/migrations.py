@@ -12,6 +12,7 @@ from sqlite_utils import Migrations
 from backhaul.store.sql.schema import (
     BASELINE,
     CONNECTOR_DOCUMENTS,
+    MAPPINGS,
     ORDER_LISTS,
     QUARANTINE_REASONS,
     QUARANTINE_STATES,
@@ -107,6 +108,12 @@ def m004_quarantine_states(database: Database) -> None:
 def m005_order_lists(database: Database) -> None:
     """Indexes for lists of orders, the newest first, by store and by tab."""
     _execute(database, ORDER_LISTS)
+
+
+@migrations()
+def m006_mappings(database: Database) -> None:
+    """A table of what names of the back office mean in the store."""
+    _execute(database, MAPPINGS)
 
 
 def _execute(database: Database, step: str) -> None:

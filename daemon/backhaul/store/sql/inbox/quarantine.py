@@ -363,8 +363,10 @@ def _correction(connection: Connection, row: QuarantinedRow) -> NewCommand:
         )
     order = _order(connection, row, str(record["order"]))
     _require_number_only(connection, row.store, order, number)
+    company = record.get("tracking_company")
+    mirror = MirrorReader(connection, instance=row.name)
     asked = {
-        "tracking_company": record.get("tracking_company"),
+        "tracking_company": company and mirror.carrier_named(row.store, company),
         "tracking_number": number,
         "lines": [],
         "number_only": True,

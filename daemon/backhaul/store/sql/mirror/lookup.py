@@ -11,6 +11,7 @@ from backhaul.core import sku_matching
 from backhaul.core.identity import command_id
 from backhaul.core.lifecycle import State
 from backhaul.core.sku_matching import near_text, same_text
+from backhaul.store.mappings import MappingKind, UsedMapping
 from backhaul.store.mirror import (
     OpenLine,
     OrderParcel,
@@ -28,6 +29,7 @@ from backhaul.store.sql.dialect import (
 )
 from backhaul.store.sql.mirror import shipped_units
 from backhaul.store.sql.mirror.rows import NEWEST, document_text
+from backhaul.store.sql.records import mappings
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul.store.sql.stock_targets.count_coalescing import levels_listed
 from backhaul_sdk import LineInStore, NameInStore, OrderInStore
@@ -131,14 +133,24 @@ class _Asked(Struct):
 class MirrorReader:
     """A MatchReader on a connection that somebody else owns.
 
-    The command of `record` is left out of what other commands ask for.
+    The command of `record` is left out of what other commands ask for. Mappings are
+    those of its connection, or of `instance`.
     """
 
     def __init__(
-        self, connection: Connection, record: WaitingRecord | None = None
+        self,
+        connection: Connection,
+        record: WaitingRecord | None = None,
+        instance: str = "",
     ) -> None:
         self._connection = connection
         self._record = record
+        self._instance = instance if record is None else record.instance
+        self._used: dict[tuple[MappingKind, str], UsedMapping] = {}
+
+    @property
+    def used_mappings(self) -> tuple[UsedMapping, ...]:
+        return tuple(self._used.values())
 
     def orders_named(self, store: str, name: str) -> list[OrderSummary]:
         bare = name.removeprefix("#")
@@ -168,8 +180,21 @@ class MirrorReader:
     def variants_with_sku(self, store: str, sku: str) -> list[tuple[str, str]]:
         return [(row[0], row[1]) for row in self._variants(store, sku)]
 
-    def variants_named(self, store: str, name: str) -> list[tuple[str, str | None]]:
-        return [(row[1], row[2]) for row in self._variants(store, name)]
+    def variants_named(
+        self, store: str, name: str, *, mapped: bool = True
+    ) -> list[tuple[str, str | None]]:
+        rows = (self._variants if mapped else self._unmapped)(store, name)
+        return [(row[1], row[2]) for row in rows]
+
+    def carrier_named(self, store: str, name: str) -> str:
+        found = mappings.find(
+            self._connection, store, MappingKind.CARRIER, self._instance, name
+        )
+        if found is None:
+            return name
+        kind = MappingKind.CARRIER
+        self._used[kind, name] = UsedMapping(kind, name, found)
+        return found
 
     def parcels_with_number(self, store: str, number: str) -> list[Parcel]:
         values = {"number": number, "store": store}
@@ -213,6 +238,18 @@ class MirrorReader:
         ]
 
     def _variants(self, store: str, name: str) -> list[tuple[str, str, str | None]]:
+        """Return the variants of a name; only if there are none, those it maps to."""
+        if rows := self._unmapped(store, name):
+            return rows
+        kind = MappingKind.SKU
+        found = mappings.find(self._connection, store, kind, self._instance, name)
+        if found is None:
+            return []
+        rows = self._unmapped(store, found)
+        self._used[kind, name] = UsedMapping(kind, name, found, bool(rows))
+        return rows
+
+    def _unmapped(self, store: str, name: str) -> list[tuple[str, str, str | None]]:
         rows = self._with_skus(store, [name])
         if (whole := sku_matching.normalized(same_text(name))) is not None:
             spellings = sku_matching.spellings(whole)

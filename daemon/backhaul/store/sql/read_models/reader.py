@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backhaul.core.clock import from_text, to_text
+from backhaul.store.mappings import ListedMapping
 from backhaul.store.read_models import Reader
 from backhaul.store.read_records import (
     ConfirmationTimes,
@@ -20,15 +21,17 @@ from backhaul.store.read_records import (
     StoreFigures,
     TimelineEntry,
 )
+from backhaul.store.sql.commands.queries import NO_END
 from backhaul.store.sql.dialect import epoch
 from backhaul.store.sql.inbox import quarantine, unreadable_orders
 from backhaul.store.sql.mirror import payment_states
+from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.mirror.search_index import CURSOR as SEARCH_CURSOR
 from backhaul.store.sql.mirror.sync_progress import sync_states
 from backhaul.store.sql.operations import alerts, kv
 from backhaul.store.sql.read_models import near_matches, orders, timeline
 from backhaul.store.sql.read_models.lists import SqlLists
-from backhaul.store.sql.records import unused_of_order
+from backhaul.store.sql.records import mappings, unused_of_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -246,6 +249,22 @@ class SqlReader(SqlLists, Reader):
         self, kind: str, store: str, name: str, limit: int = 5
     ) -> list[NearMatch]:
         return near_matches.find(self._connection, kind, store, name, limit)
+
+    def sells(self, store: str, name: str) -> bool:
+        mirror = MirrorReader(self._connection)
+        return bool(mirror.variants_named(store, name, mapped=False))
+
+    def mappings(
+        self,
+        store: str | None,
+        words: str | None,
+        limit: int,
+        before: int | None = None,
+    ) -> list[ListedMapping]:
+        values = {"store": store, "words": words, "limit": limit}
+        before = NO_END if before is None else before
+        rows = self._rows(mappings.LIST, {**values, "before": before})
+        return [ListedMapping(*row) for row in rows]
 
     def conditions(self, instances: Iterable[str]) -> AlertConditions:
         return alerts.conditions(self._connection, instances, self._hour_ago)

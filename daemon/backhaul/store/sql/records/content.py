@@ -46,6 +46,7 @@ def content_of(payload: bytes) -> object:
         return payload
     if isinstance(document, dict):
         document.pop("asked", None)
+        document.pop("read_as", None)
         for name in NOT_ASKED:
             document.get("record", {}).pop(name, None)
     return document

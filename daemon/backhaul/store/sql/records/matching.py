@@ -11,6 +11,7 @@ import msgspec
 
 from backhaul.core.lifecycle import Cause, State
 from backhaul.core.stock import ListEnd
+from backhaul.store.mappings import MappingKind
 from backhaul.store.matching import NewTarget
 from backhaul.store.records import (
     Known,
@@ -34,6 +35,9 @@ from backhaul.store.sql.stock_targets.repository import plan_target
 from backhaul.store.sql.stock_targets.rows import KIND
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from backhaul.store.mappings import UsedMapping
     from backhaul.store.matching import WaitingRecord
     from backhaul.store.records import MatchOne
     from backhaul.store.sql.family import Connection, Engine
@@ -127,6 +131,10 @@ class Matching:
     def _plan(self, record: WaitingRecord, found: Matched) -> RecordOutcome:
         new, store, instance = found.new, record.store, record.instance
         cause = f"record {instance} {record.locator or record.key}"
+        if found.mappings:
+            said = "; ".join(each.in_words() for each in found.mappings)
+            cause += f" ({said})"
+            self._note_mappings(record, found.mappings)
         if isinstance(new, NewTarget):
             plan_target(self._connection, store, instance, new, cause, self.now)
             what, date = f"{KIND} {new.product_id}", _DATE_COUNT
@@ -164,9 +172,20 @@ class Matching:
 
     def _note_question(self, record: WaitingRecord) -> None:
         """Record that an operator was asked: a retry of the record is the answer."""
+        self._note(record, "asked", True)
+
+    def _note_mappings(
+        self, record: WaitingRecord, mappings: Iterable[UsedMapping]
+    ) -> None:
+        """Record how SKUs were read: a mapping may be changed or removed later."""
+        skus = {m.alias: m.name for m in mappings if m.kind is MappingKind.SKU}
+        if skus:
+            self._note(record, "read_as", skus)
+
+    def _note(self, record: WaitingRecord, name: str, value: object) -> None:
         document = document_of(record.payload)
         if document:
-            payload = msgspec.json.encode(document | {"asked": True}).decode()
+            payload = msgspec.json.encode(document | {name: value}).decode()
             self._connection.execute(
                 "UPDATE records SET payload = :payload WHERE id = :id",
                 {"payload": payload, "id": record.id},

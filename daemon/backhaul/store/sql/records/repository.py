@@ -132,9 +132,13 @@ class SqlRecords(Family):
 
     @write
     def find_names(
-        self, connection: Connection, store: str, names: Sequence[str]
+        self,
+        connection: Connection,
+        store: str,
+        names: Sequence[str],
+        instance: str = "",
     ) -> dict[str, NameInStore]:
-        reader = MirrorReader(connection)
+        reader = MirrorReader(connection, instance=instance)
         return {name: reader.named(store, name) for name in names}
 
     @background
@@ -239,7 +243,7 @@ class SqlDocuments:
     def find_in_store(self, names: Sequence[str]) -> Mapping[str, NameInStore] | None:
         if self._store is None:
             return None
-        reader = MirrorReader(self._connection)
+        reader = MirrorReader(self._connection, instance=self._instance)
         return {name: reader.named(self._store, name) for name in names}
 
 

@@ -109,6 +109,7 @@ CONNECTOR_DOCUMENTS = "m002_connector_documents"
 QUARANTINE_REASONS = "m003_quarantine_reasons"
 QUARANTINE_STATES = "m004_quarantine_states"
 ORDER_LISTS = "m005_order_lists"
+MAPPINGS = "m006_mappings"
 STEPS: Mapping[str, tuple[str, ...]] = {
     BASELINE: (
         *inbox_and_mirror.INBOX,
@@ -121,6 +122,7 @@ STEPS: Mapping[str, tuple[str, ...]] = {
     QUARANTINE_REASONS: inbox_and_mirror.QUARANTINE_REASONS,
     QUARANTINE_STATES: inbox_and_mirror.QUARANTINE_STATES,
     ORDER_LISTS: inbox_and_mirror.ORDER_LISTS,
+    MAPPINGS: commands_and_operations.MAPPINGS,
 }
 """The statements of each migration, the oldest first. Those of a released migration
 never change."""

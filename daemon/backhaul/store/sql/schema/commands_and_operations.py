@@ -288,3 +288,14 @@ CONNECTOR_DOCUMENTS: tuple[str, ...] = (
     ) WITHOUT ROWID
     """,
 )
+# `folded` is the alias as it is compared. A mapping of all connections has no instance.
+MAPPINGS: tuple[str, ...] = (
+    """
+    CREATE TABLE mappings (
+        id INTEGER PRIMARY KEY, store TEXT NOT NULL, kind TEXT NOT NULL,
+        alias TEXT NOT NULL, folded TEXT NOT NULL, name TEXT NOT NULL,
+        instance TEXT NOT NULL DEFAULT '', created_at TEXT NOT NULL,
+        created_by TEXT NOT NULL, UNIQUE (store, kind, folded, instance)
+    )
+    """,
+)

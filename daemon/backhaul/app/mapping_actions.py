@@ -1,0 +1,97 @@
+"""Operator actions on mappings; new ones retry the rows that wait for them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from backhaul.connect.new_mappings import problems_of, waiting_for
+from backhaul.errors import BackhaulError
+from backhaul.store.commands import LONGEST_REASON
+from backhaul.store.mappings import MappingKind, NameMapping, require_valid
+from backhaul.store.records import RowChange, RowVerb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul.runtime.signals import SharedSignals
+    from backhaul.store import Store
+
+Answer: TypeAlias = dict[str, Any]
+
+ROWS_AT_ONCE = 50
+"""The rows of one transaction: other writes wait for it."""
+MOST_PROBLEMS = 10
+MOST_AT_ONCE = 10_000
+"""Mappings of one request: they are stored in one transaction."""
+
+
+class NewMappings(msgspec.Struct, frozen=True):
+    """The mappings to add to a store; a problem with one of them stores none."""
+
+    store: str
+    mappings: tuple[NameMapping, ...]
+    who: str
+    reason: str = ""
+
+
+async def add_mappings(
+    store: Store, signals: SharedSignals, asked: Mapping[str, Any]
+) -> Answer:
+    """Add the mappings of NewMappings, and retry the quarantined rows they are for.
+
+    A mapping that was added before retries its rows again.
+    """
+    request = msgspec.convert(asked, NewMappings)
+    _require_request(request)
+    problems = await store.read(partial(problems_of, request.store, request.mappings))
+    if problems:
+        shown = problems[:MOST_PROBLEMS]
+        more = len(problems) - len(shown)
+        rest = [f"and {more} more mappings have problems"] if more else []
+        raise BackhaulError("; ".join([*shown, *rest]))
+    who, reason = request.who, request.reason.strip()
+    added = await store.mappings.add(request.store, request.mappings, who, reason)
+    ids = await store.read(
+        lambda reader: [
+            id_
+            for each in request.mappings
+            if each.kind is MappingKind.SKU
+            for id_ in reader.quarantine_ids(waiting_for(request.store, each))
+        ]
+    )
+    change = RowChange(RowVerb.RETRY, who, "a mapping was added")
+    retried = 0
+    for begin in range(0, len(ids), ROWS_AT_ONCE):
+        some = ids[begin : begin + ROWS_AT_ONCE]
+        changed = await store.quarantine.change(some, change)
+        retried += sum(not each.problem for each in changed)
+        signals.operator_decided.emit()
+    signals.operator_decided.emit()
+    return {"added": added, "retried": retried}
+
+
+def _require_request(request: NewMappings) -> None:
+    if len(request.reason) > LONGEST_REASON:
+        raise BackhaulError(f"a reason has at most {LONGEST_REASON} characters")
+    if not request.mappings:
+        raise BackhaulError("there is no mapping to add")
+    if len(request.mappings) > MOST_AT_ONCE:
+        raise BackhaulError(
+            f"{len(request.mappings):,} mappings are too many for one request; add at"
+            f" most {MOST_AT_ONCE:,} at once"
+        )
+    for each in request.mappings:
+        require_valid(each)
+
+
+async def remove_mapping(store: Store, asked: Mapping[str, Any]) -> Answer:
+    """Remove the mapping `id`. Records that were planned by it stay as they are."""
+    reason = asked["reason"].strip()
+    if len(reason) > LONGEST_REASON:
+        raise BackhaulError(f"a reason has at most {LONGEST_REASON} characters")
+    removed = await store.mappings.remove(asked["id"], asked["who"], reason)
+    result: Answer = msgspec.to_builtins(removed)
+    return result

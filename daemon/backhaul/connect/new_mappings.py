@@ -1,0 +1,64 @@
+"""What a new mapping would change, and why a mapping cannot be used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul.store.filters import Filter
+from backhaul.store.mappings import MappingKind
+from backhaul.store.records import ReasonClass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul.store.mappings import NameMapping
+    from backhaul.store.read_models import Reader
+    from backhaul.store.read_records import NearMatch
+
+
+def waiting_for(store: str, mapping: NameMapping) -> Filter:
+    """Return the filter of the quarantined rows that a mapping of a SKU is for."""
+    return Filter(
+        store=store,
+        connector=mapping.connection or None,
+        reason=ReasonClass.UNKNOWN_SKU.value,
+        subject=mapping.alias,
+        state="open",
+    )
+
+
+def problems_of(
+    store: str, mappings: Sequence[NameMapping], reader: Reader
+) -> list[str]:
+    """Return why mappings cannot be used, each with what to write instead."""
+    return [
+        problem
+        for each in mappings
+        if (problem := _problem(store, each, reader)) is not None
+    ]
+
+
+def _problem(store: str, mapping: NameMapping, reader: Reader) -> str | None:
+    if mapping.kind is not MappingKind.SKU:
+        return None
+    if reader.sells(store, mapping.alias):
+        return (
+            f"store {store} has the SKU {mapping.alias} itself, so a mapping of it"
+            " would have no effect"
+        )
+    if not reader.sells(store, mapping.name):
+        near = reader.near_matches("sku", store, mapping.name, 3)
+        hint = in_words(near)
+        return f"store {store} has no SKU {mapping.name}{hint}"
+    return None
+
+
+def in_words(near: Sequence[NearMatch]) -> str:
+    """Return near matches as the end of an error, an empty text if there are none."""
+    if not near:
+        return ""
+    named = ", ".join(
+        f"{each.name} ({', '.join(filter(None, (each.title, each.detail)))})"
+        for each in near
+    )
+    return f". Near matches: {named}"
