@@ -78,7 +78,7 @@ def sentence(text: str | None) -> str:
 
 
 def _utc(text: str) -> str:
-    """Return `1 Mar 2026, 12:00:05 UTC`, or the text itself if it is no time."""
+    """Return `1 Mar 2026, 12:00:05 UTC`, or the text itself if it is not a time."""
     try:
         moment = from_text(text).astimezone(UTC)
     except (ValueError, OverflowError):
