@@ -27,8 +27,8 @@ from backhaul.push.send_switch import SendSwitch
 from backhaul.runtime.signals import StoreContext
 from backhaul.settings import Push
 from backhaul.store.commands import Attempt, Sendable, Transition
+from backhaul.store.filters import Filter
 from backhaul.store.matching import Command, NewCommand
-from backhaul.store.read_models import CommandFilter
 from backhaul.store.records import Matched, NewRecord
 from backhaul.store.sqlite.opening import open_store
 from bench import machine
@@ -151,7 +151,7 @@ async def dispatch(
     await transport.close()
     await store.stop()
     with lists(path) as reader:
-        return took, reader.count_commands(CommandFilter(state="applied"))
+        return took, reader.count_commands(Filter(state="applied"))
 
 
 async def post(url: str, count: int, limits: httpx.Limits) -> Took:

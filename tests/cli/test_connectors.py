@@ -62,19 +62,16 @@ def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:
     config = office.config
     refused = in_process("quarantine", "retry", row, config=config)
     assert "could not read row 1 as a record" in refused.err
-    for words, message in (
-        ([], "level (stock count) or track (status of a parcel)"),
-        (["--kind", "list"], "--kind cannot be 'list'; use one of: fulfill"),
-    ):
-        given = [*words, "--set", "order=1001"]
-        refused = in_process("quarantine", "edit", row, *given, config=config)
-        assert message in " ".join(refused.err.split())
+    given = ["--kind", "list", "--set", "order=1001"]
+    refused = in_process("quarantine", "edit", row, *given, config=config)
+    message = "--kind cannot be 'list'; use one of: fulfill"
+    assert message in " ".join(refused.err.split())
     strange = ["--kind", "fulfill", "--set", "colour=red"]
     refused = in_process("quarantine", "edit", row, *strange, config=config)
     assert "a record of the kind fulfill has no field colour" in refused.err
     refused = in_process("quarantine", "correct", row, config=config)
     assert "is not a shipment with a tracking number" in refused.err
-    good = ["--kind", "fulfill", "--set", "order=1001", "--set", "tracking_number=L-3"]
+    good = ["--set", "order=1001"]  # its other values were read
     assert said(office, "quarantine", "edit", row, *good)["row"] == row
     assert record_states(office) == ["waiting"] * 2
     again = in_process("quarantine", "drop", row, "--reason", "old", config=config)

@@ -77,6 +77,12 @@ async def rows(office: Office) -> Asked:
     return "/quarantine/change", {"verb": "retry", **expected}
 
 
+async def commands(office: Office) -> Asked:
+    await office.plan(state="parked")
+    asked = {"where": "state=parked", "expected": '{"main": 1}', "reason": "because"}
+    return "/commands/change", {"verb": "discard", **asked}
+
+
 async def incident(office: Office) -> Asked:
     insert_incident(office.path, "put back")
     return "/incidents/1/resolve", {"reason": "because"}
@@ -120,6 +126,7 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/commands/{}/{}": command,
     "/connectors/run": form("/connectors/run", name="courier"),
     "/events/{}/refold": event,
+    "/commands/change": commands,
     "/incidents/{}/resolve": incident,
     "/jobs/{}": form("/jobs/pause", job="prune", store=""),
     "/mappings/add": mapping,

@@ -39,7 +39,13 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /events": READ,
     "GET /events/1": (OUT, 404, 404, 404),
     "POST /events/1/refold": (401, 403, 404, 404),
+    "GET /events.csv": READ,
+    "GET /events.json": READ,
     "GET /commands": READ,
+    "GET /commands.csv": READ,
+    "GET /commands.json": READ,
+    "GET /commands/preview": (OUT, 403, 422, 422),
+    "POST /commands/change": (401, 403, 422, 422),
     "GET /commands/0000": READ,
     "GET /commands/0000/resend": (OUT, 403, 422, 422),
     **dict.fromkeys(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core import webhook
-from backhaul.store.read_models import EventListFilter
+from backhaul.store.filters import Filter
 from scenes.databases import count, fold_all, locked, states
 from scenes.payloads import OLD_SECRET, SECRET, envelope, order, signed
 from scenes.receiver import Reply, raw_request, status_of
@@ -166,9 +166,7 @@ async def test_headers_that_could_hold_a_secret_are_not_kept(
     headers |= {"X-Api-Key": "canary", "X-Service-Attempt": "3"}
     assert (await receiver.post(BODY, headers)).status == 200
     with lists(store.place) as reader:
-        (event,) = (
-            reader.event(listed.id) for listed in reader.events(EventListFilter(), 9)
-        )
+        (event,) = (reader.event(listed.id) for listed in reader.events(Filter(), 9))
     assert event is not None
     kept = event.headers
     assert b"canary" not in kept

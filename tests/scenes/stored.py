@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import SystemClock
 from backhaul.store import database_at
-from backhaul.store.read_models import CommandFilter, EventFilter
+from backhaul.store.filters import Filter
+from backhaul.store.read_models import EventFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,7 +114,7 @@ def commands(
 ) -> list[CommandDetail]:
     """Return commands with their attempts, checks and decisions, as planned."""
     with lists(path) as reader:
-        listed = reader.commands(CommandFilter(state=state, kind=kind), ALL)
+        listed = reader.commands(Filter(state=state, kind=kind), ALL)
         found = [reader.command(each.id) for each in listed]
     return sorted((each for each in found if each), key=lambda each: each.seq)
 

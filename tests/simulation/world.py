@@ -17,7 +17,7 @@ from backhaul.core.clock import to_text
 from backhaul.demo.back_office_checks import COUNT
 from backhaul.demo.comparison import compare_sides
 from backhaul.demo.daemon_rows import Cause, damage, read_daemon_rows
-from backhaul.store.read_models import CommandFilter
+from backhaul.store.filters import Filter
 from backhaul_reference.platform.state import order_payments
 from scenes.stored import bodies, lists
 from simulation.program import INSTANCE, STORE, Program
@@ -338,7 +338,7 @@ class World:
         await self.program.stop()
         findings += damage(self.program.database)
         with lists(self.program.database) as reader:
-            parked = reader.count_commands(CommandFilter("parked"))
+            parked = reader.count_commands(Filter("parked"))
         digest = hashlib.sha256("\n".join([*self.trace, *findings]).encode())
         return Report(
             self.seed,

@@ -20,7 +20,7 @@ from backhaul.maintenance.search_indexer import describe
 from backhaul.store import sqlite
 from backhaul.store.commands import Decision, Sendable, TaggedAdjustment, Transition
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
-from backhaul.store.read_models import CommandFilter
+from backhaul.store.filters import Filter
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.sql.commands.queries import planned
 from backhaul.store.sql.mirror.lookup import MirrorReader
@@ -354,7 +354,7 @@ async def test_a_person_decides_about_it(store: SqliteStore, damaged: bytes) -> 
 async def test_what_is_planned_is_listed(store: SqliteStore, damaged: bytes) -> None:
     put(store, BAD, "planned", damaged)
     put(store, GOOD, "planned", ADJUST)
-    listed = asked(store, lambda c: planned(c, CommandFilter(), 9))
+    listed = asked(store, lambda c: planned(c, Filter(), 9))
     assert [command.id for command, _ in listed] == [GOOD]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -9,12 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul.store.filters import (
+    COMMANDS,
+    DELIVERIES,
+    EVENTS,
     FIELDS,
     LONGEST_FILTER,
     QUARANTINE,
+    Allowed,
     Filter,
     FilterError,
     parse_filter,
+    terms_of,
+    value_of,
     with_term,
 )
 
@@ -128,4 +135,51 @@ def test_one_term_is_replaced(text: str, value: str | None, expected: str) -> No
 
 
 def test_every_field_can_be_written() -> None:
-    assert set(QUARANTINE) == {*FIELDS, "id"}
+    written = {*QUARANTINE, *COMMANDS, *EVENTS, *DELIVERIES}
+    assert written == {*FIELDS, "id"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "text", "expected"),
+    [
+        (COMMANDS, "id=3f2a,77", Filter(keys=("3f2a", "77"))),
+        (COMMANDS, "state=parked kind=target", Filter(state="parked", kind="target")),
+        (COMMANDS, "reason=timeout", Filter(reason="timeout")),
+        (EVENTS, "topic=orders/create", Filter(topic="orders/create")),
+        (EVENTS, "id=3 object=ord_1", Filter(ids=(3,), object="ord_1")),
+        (DELIVERIES, "kind=stock state=parked", Filter(kind="stock", state="parked")),
+    ],
+)
+def test_each_list_has_its_own_fields(
+    allowed: Allowed, text: str, expected: Filter
+) -> None:
+    found = parse_filter(text, allowed, NOW)
+    assert found == expected
+    assert parse_filter(found.in_words(), allowed, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("allowed", "text", "part"),
+    [
+        (COMMANDS, "id=zz", "ids of commands"),
+        (COMMANDS, "state=park", "did you mean parked?"),
+        (EVENTS, "sku=A", "no field 'sku'"),
+        (EVENTS, "state=unhandeld", "did you mean unhandled?"),
+        (DELIVERIES, "conector=a", "did you mean connector?"),
+    ],
+)
+def test_a_wrong_term_of_a_list_is_explained(
+    allowed: Allowed, text: str, part: str
+) -> None:
+    with pytest.raises(FilterError, match=re.escape(part)):
+        parse_filter(text, allowed, NOW)
+
+
+def test_the_terms_of_a_text_can_be_taken_away_one_by_one() -> None:
+    text = 'since=1h  sku="LAMP 2" blue'
+    assert terms_of(text) == [
+        ("since=1h", 'sku="LAMP 2" blue'),
+        ('sku="LAMP 2"', "since=1h blue"),
+        ("blue", 'since=1h sku="LAMP 2"'),
+    ]
+    assert (value_of(text, "sku"), value_of(text, "state")) == ("LAMP 2", None)

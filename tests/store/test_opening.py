@@ -25,7 +25,9 @@ from backhaul.errors import (
 from backhaul.store.database import setting_errors, sole_writer
 from backhaul.store.sql.schema import (
     CONNECTOR_DOCUMENTS,
+    LIST_INDEXES,
     MAPPINGS,
+    ORDER_LISTS,
     QUARANTINE_REASONS,
     QUARANTINE_STATES,
 )
@@ -153,7 +155,7 @@ async def test_a_database_of_the_first_release_is_upgraded(tmp_path: Path) -> No
             " VALUES ('event', 'main', '1', '{', 'no JSON', 'event 1', '')"
         )
     added = [CONNECTOR_DOCUMENTS, QUARANTINE_REASONS, QUARANTINE_STATES]
-    steps = [*added, MAPPINGS]
+    steps = [*added, ORDER_LISTS, MAPPINGS, LIST_INDEXES]
     assert pending(path) == steps
     store = open_store(path, SystemClock())
     store.start()

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from backhaul.admin import accounts
 from backhaul.admin.accounts import Passwords
 from backhaul.app import mapping_actions
+from backhaul.app.bulk_actions import change_commands, change_deliveries
 from backhaul.connect.quarantine_edit import edited_record
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import State
@@ -408,10 +409,12 @@ def _require_idle(parts: ActionContext, name: str, last: str) -> None:
 STORE_ACTIONS: Mapping[
     str, Callable[[ActionContext, Mapping[str, Any]], Awaitable[Answer]]
 ] = {
+    "commands/change": change_commands,
     "commands/decide": _decide,
     "commands/preview": _preview,
     "connectors/run": _run_connector,
     "connectors/settle": _resolve_delivery,
+    "deliveries/change": change_deliveries,
     "customers/forget": _erase_customer,
     "events/refold": _reprocess,
     "incidents/resolve": _resolve_incident,
@@ -448,7 +451,7 @@ def parts_by_store(
         at = connectors.get(asked.get("instance") or "")
         names = stores if at is None else (at,)
         return [(name, {**asked, "store": name}) for name in names]
-    if verb == "quarantine/change":
+    if verb.endswith("/change"):
         return [
             (name if name in stores else DATABASE, {**asked, "store": name})
             for name in asked["expected"]
@@ -477,7 +480,7 @@ def store_of(
     found: CommandDetail | QuarantineDetail | OpenIncident | None = None
     if store := asked.get("store"):
         return str(store)
-    if group == "commands":
+    if group == "commands" and "command" in asked:
         found = reader.command(asked["command"])
     elif group == "quarantine" and "row" in asked:
         found = reader.quarantined(asked["row"])

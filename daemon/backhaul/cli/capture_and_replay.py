@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
     from backhaul.settings import Settings
     from backhaul.store import Place
+    from backhaul.store.filters import Filter
     from backhaul.store.mirror import Difference
-    from backhaul.store.read_models import EventFilter, EventListFilter
+    from backhaul.store.read_models import EventFilter
     from backhaul.store.read_records import EventDetail
 
 
@@ -270,7 +271,7 @@ def require_test_store(settings: Settings, store: str | None, topic: str) -> Non
 
 def listen(
     settings: Settings,
-    wanted: EventListFilter,
+    wanted: Filter,
     to: str | None,
     *,
     with_body: bool,

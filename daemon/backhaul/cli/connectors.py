@@ -27,6 +27,7 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 from backhaul.settings.values import duration_text
+from backhaul.store.filters import Filter
 
 connectors = typer.Typer(
     no_args_is_help=True, help="Connections to the back office, and their deliveries."
@@ -151,7 +152,7 @@ def deliveries(
 ) -> None:
     """List deliveries of change notifications, newest first."""
     with reader(config) as known:
-        rows = known.deliveries(name, state, limit)
+        rows = known.deliveries(Filter(connector=name, state=state), limit)
         if name is not None and not rows:
             configured = context.settings(config).connectors
             require_known(name, [*configured, *known.instances()], "NAME")

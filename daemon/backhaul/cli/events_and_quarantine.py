@@ -22,18 +22,12 @@ from backhaul.cli.context import (
     settings,
 )
 from backhaul.cli.daemon_client import change, who
-from backhaul.connect.quarantine_retry import Preview, preview
-from backhaul.core.clock import SystemClock
+from backhaul.cli.where import where_option, with_options
+from backhaul.connect.quarantine_retry import preview
 from backhaul.errors import BackhaulError
-from backhaul.store.filters import (
-    NO_FILTER,
-    QUARANTINE,
-    Filter,
-    FilterError,
-    parse_filter,
-)
+from backhaul.store.bulk import Preview
+from backhaul.store.filters import EVENTS, NO_FILTER, QUARANTINE, Filter
 from backhaul.store.inbox import EventState, Selection
-from backhaul.store.read_models import EventListFilter
 from backhaul.store.read_records import ListedEvent, ListedQuarantine
 from backhaul.store.records import ROW_STATES, RowVerb
 
@@ -47,11 +41,27 @@ EventStateOption = Annotated[
 ]
 
 
+EventsWhereOption = Annotated[
+    Filter | None,
+    where_option(
+        EVENTS,
+        "state=unhandled since=1h",
+        "the topic, the ids and the detail, and in the body of events that failed or"
+        " wait",
+    ),
+]
+WhereOption = Annotated[
+    Filter | None,
+    where_option(QUARANTINE, "reason=unknown_sku since=1h", "the text of the rows"),
+]
+
+
 @events.command(
     "list",
     epilog=example(
         "events list --state unhandled",
         "events list --order 1001 --since 2h",
+        "events list --where 'kind=order state=stale since=1d'",
         "events list --follow",
     ),
 )
@@ -61,6 +71,7 @@ def list_events(
     topic: Annotated[str | None, typer.Option(help="Show only this topic.")] = None,
     order: OrderOption = None,
     since: SinceOption = None,
+    where: EventsWhereOption = None,
     limit: LimitOption = 20,
     follow: FollowOption = False,
     as_json: JsonOption = False,
@@ -69,7 +80,9 @@ def list_events(
     known_settings = settings(config)
     with reader_of(known_settings) as known:
         about = object_id(known, "order", order)
-        wanted = EventListFilter(state, topic, since, about)
+        wanted = with_options(
+            where, state=state, topic=topic, since=since, object=about
+        )
         rows = known.events(wanted, limit)
 
     def read(number: int) -> list[ListedEvent]:
@@ -83,8 +96,8 @@ def list_events(
     output.print_list(rows, columns, _no_events(wanted), as_json)
 
 
-def _no_events(wanted: EventListFilter) -> str:
-    if wanted == EventListFilter():
+def _no_events(wanted: Filter) -> str:
+    if wanted == NO_FILTER:
         return "no events"
     return "no event matches; without a filter: backhaul events list"
 
@@ -101,26 +114,6 @@ def show_event(
     if found is None:
         raise BackhaulError(f"there is no event {event}; see: backhaul events list")
     _show(output.fields(found), as_json)
-
-
-def _filter(text: str) -> Filter:
-    try:
-        return parse_filter(text, QUARANTINE, SystemClock().now())
-    except FilterError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-WhereOption = Annotated[
-    Filter | None,
-    typer.Option(
-        "--where",
-        metavar="FILTER",
-        parser=_filter,
-        help="Only rows that match, such as 'reason=unknown_sku since=1h'. Fields:"
-        f" {', '.join(QUARANTINE)}. "
-        "Words without = are searched for in the text of the rows.",
-    ),
-]
 
 
 @quarantine.command(

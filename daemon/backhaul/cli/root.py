@@ -8,8 +8,6 @@ from backhaul.cli.commands import (
     park,
     resend,
     resolve_command,
-    stock,
-    targets,
 )
 from backhaul.cli.connectors import connectors, records
 from backhaul.cli.context import example, program
@@ -31,6 +29,7 @@ from backhaul.cli.reconcile import backfill, reconcile
 from backhaul.cli.run import EXAMPLE, demo, reference, run
 from backhaul.cli.secrets import secrets
 from backhaul.cli.status import status
+from backhaul.cli.stock import stock, targets
 from backhaul.cli.traffic import capture, listen, replay, trigger
 from backhaul.cli.users import users
 

@@ -23,7 +23,7 @@ from backhaul.core.clock import SystemClock, ago
 from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
-from backhaul.store.read_models import CommandFilter
+from backhaul.store.filters import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -400,7 +400,7 @@ def _read(
         "targets_stopped": known.stopped_targets(),
         **overview,
         "parked": msgspec.to_builtins(
-            known.commands(CommandFilter(state="parked"), PARKED_SHOWN)
+            known.commands(Filter(state="parked"), PARKED_SHOWN)
         ),
         "jobs": job_rows(settings, live, known.jobs()),
         "disk": _disk(settings),

@@ -10,7 +10,8 @@ from backhaul.cli import context
 from backhaul.cli.context import ConfigOption, JsonOption, SinceOption, UntilOption
 from backhaul.cli.secrets import SecretFileOption
 from backhaul.errors import BackhaulError
-from backhaul.store.read_models import EventFilter, EventListFilter
+from backhaul.store.filters import Filter
+from backhaul.store.read_models import EventFilter
 
 # `capture_and_replay` does the work. It loads the store, the fold and the HTTP client,
 # so these commands import it on use.
@@ -170,7 +171,7 @@ def listen(
 
     capture_and_replay.listen(
         context.settings(config),
-        EventListFilter(topic=topic),
+        Filter(topic=topic),
         forward_to,
         with_body=with_body,
         as_json=as_json,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from loguru import logger
-from msgspec import Struct
 
 from backhaul.connect.record_matching import log_outcome
 from backhaul.runtime.loop import IDLE_SECONDS, Loop
+from backhaul.store.bulk import preview_of
 from backhaul.store.records import RowVerb
 
 if TYPE_CHECKING:
@@ -18,21 +17,9 @@ if TYPE_CHECKING:
     from backhaul.connect.record_matching import Matcher
     from backhaul.core.clock import Clock
     from backhaul.runtime.signals import SharedSignals
+    from backhaul.store.bulk import Preview
     from backhaul.store.filters import SelectedRows
     from backhaul.store.records import Records
-
-
-class Preview(Struct, frozen=True):
-    """What a change of many rows will do.
-
-    `stores` counts the rows of each store, `rows` all of them, and `changed` those that
-    can be changed. `lines` say for people what happens, and why some rows stay.
-    """
-
-    stores: dict[str, int]
-    rows: int
-    changed: int
-    lines: tuple[str, ...]
 
 
 _READ = "made into records of the values that were read, edited and matched"
@@ -84,18 +71,7 @@ _RESULTS: Mapping[RowVerb, Mapping[str, tuple[bool, str]]] = {
 
 def preview(verb: RowVerb, selected: Iterable[SelectedRows]) -> Preview:
     """Return what a change of the selected rows will do."""
-    stores: Counter[str] = Counter()
-    results: Counter[tuple[bool, str]] = Counter()
-    for each in selected:
-        stores[each.store] += each.rows
-        results[_result(verb, each)] += each.rows
-    changed = sum(rows for (is_changed, _), rows in results.items() if is_changed)
-    ordered = sorted(results.items(), key=lambda item: not item[0][0])
-    lines = [
-        f"{'1 row' if rows == 1 else f'{rows:,} rows'}: {text}"
-        for (_, text), rows in ordered
-    ]
-    return Preview(dict(stores), stores.total(), changed, tuple(lines))
+    return preview_of(selected, lambda rows: _result(verb, rows))
 
 
 def _result(verb: RowVerb, rows: SelectedRows) -> tuple[bool, str]:

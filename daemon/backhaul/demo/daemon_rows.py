@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from backhaul.core.clock import from_text
 from backhaul.store import database_at
-from backhaul.store.read_models import CommandFilter, EventListFilter
+from backhaul.store.filters import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,8 +150,8 @@ _DONE = {"fulfill": "shipped", "cancel": "cancelled", "adjust": "stock adjusted"
 def recent_activity(database: Place, limit: int) -> list[str]:
     """Return what happened last, in words, the oldest first: a time and a sentence."""
     with database_at(database).reader() as reader:
-        placed = reader.events(EventListFilter(topic="orders/create"), limit)
-        commands = reader.commands(CommandFilter(), limit)
+        placed = reader.events(Filter(topic="orders/create"), limit)
+        commands = reader.commands(Filter(), limit)
     found = [(row.received_at, f"{row.about or 'an order'} placed") for row in placed]
     for row in commands:
         at = row.settled_at or row.created_at

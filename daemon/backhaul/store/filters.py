@@ -11,13 +11,16 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from backhaul.core.clock import normalize, to_text
+from backhaul.core.lifecycle import Kind, State
 from backhaul.errors import BackhaulError
+from backhaul.store.inbox import EventState
 from backhaul.store.records import ReasonClass
 
 if TYPE_CHECKING:
@@ -28,22 +31,27 @@ class Filter(Struct, frozen=True):
     """Which rows; None and an empty tuple are any.
 
     Without `state`, rows that are selected by `ids` may have any state, and other rows
-    have the usual state of their list. `reason` is a ReasonClass, and `subject` what
-    the reason is about, empty for a reason without one. `since` and `until` are text in
-    UTC; `until` is exclusive. A row must contain all `words`, in any capitals.
+    have the usual state of their list. `reason` is a ReasonClass in the quarantine, and
+    words of the reason in other lists. `subject` is what the reason is about, empty for
+    a reason without one. `object` is the id of an order, product or customer. `since`
+    and `until` are text in UTC; `until` is exclusive. `keys` are the ids of commands,
+    or first characters of them. A row must contain all `words`, in any capitals.
     """
 
     state: str | None = None
     kind: str | None = None
+    topic: str | None = None
     store: str | None = None
     connector: str | None = None
     order: str | None = None
     sku: str | None = None
+    object: str | None = None
     reason: str | None = None
     subject: str | None = None
     since: str | None = None
     until: str | None = None
     ids: tuple[int, ...] = ()
+    keys: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
 
     def in_words(self) -> str:
@@ -53,7 +61,8 @@ class Filter(Struct, frozen=True):
             for name in FIELDS
             if (value := getattr(self, name)) is not None
         ]
-        ids = [f"{ID}={','.join(map(str, self.ids))}"] if self.ids else []
+        listed = ",".join(map(str, self.ids or self.keys))
+        ids = [f"{ID}={listed}"] if listed else []
         return " ".join([*ids, *terms, *map(_quoted, self.words)])
 
 
@@ -63,11 +72,12 @@ NO_FILTER = Filter()
 class SelectedRows(Struct, frozen=True):
     """How many rows of a selection can be changed in the same way.
 
-    `content` is `record`, `question` (a record that an operator decides about), `list`
-    (the end of a full stock list), `event`, `kept` (its connector can apply the row),
-    `read` (the row never became a record, but its values were read) or `bad` (only its
-    text is known). The state of a row that was used is
-    `retried`.
+    In the quarantine, `content` is `record`, `question` (a record that an operator
+    decides about), `list` (the end of a full stock list), `event`, `kept` (its
+    connector can apply the row), `read` (the row never became a record, but its values
+    were read) or `bad` (only its text is known), and the state of a row that was used
+    is `retried`. The `content` of a command is `target` (a stock
+    count), `sent` or `unsent`, and that of a delivery is `delivery`.
     """
 
     store: str
@@ -102,7 +112,9 @@ class FilterError(BackhaulError):
 
 
 ID = "id"
-FIELDS = tuple(n for n in Filter.__struct_fields__ if n not in {"ids", "words"})
+FIELDS = tuple(
+    name for name in Filter.__struct_fields__ if name not in {"ids", "keys", "words"}
+)
 Allowed: TypeAlias = Mapping[str, Sequence[str]]
 """The fields of one list. A field with values allows only these; without, any text."""
 ANY = "any"
@@ -124,6 +136,71 @@ QUARANTINE: Allowed = {
     "until": (),
 }
 """The fields for rows of the quarantine."""
+COMMANDS: Allowed = {
+    ID: (),
+    "state": tuple(each.value for each in State),
+    "kind": tuple(each.value for each in Kind),
+    "store": (),
+    "connector": (),
+    "order": (),
+    "sku": (),
+    "reason": (),
+    "since": (),
+    "until": (),
+}
+"""The fields for commands and stock targets; `id` has texts."""
+EVENTS: Allowed = {
+    ID: (),
+    "state": tuple(each.value for each in EventState),
+    "topic": (),
+    "kind": ("order", "product", "level", "customer"),
+    "store": (),
+    "order": (),
+    "object": (),
+    "since": (),
+    "until": (),
+}
+"""The fields for events; `kind` is the kind of the object that an event is about."""
+DELIVERIES: Allowed = {
+    ID: (),
+    "state": tuple(each.value for each in State),
+    "topic": (),
+    "kind": ("order", "product", "stock", "customer"),
+    "store": (),
+    "connector": (),
+    "order": (),
+    "object": (),
+    "reason": (),
+    "since": (),
+    "until": (),
+}
+"""The fields for deliveries to connections."""
+
+
+class Sort(StrEnum):
+    """The order of a list: `usual` is its own, such as parked commands first."""
+
+    USUAL = "usual"
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+class Span(Struct, frozen=True):
+    """The numbers of the rows that one page searches, both inclusive.
+
+    `more` is True if the search continues on the next page.
+    """
+
+    first: int
+    last: int
+    more: bool = False
+
+    def continues(self, sort: Sort) -> int | None:
+        """Return the number after which the next page searches; None at the end."""
+        if not self.more:
+            return None
+        return self.last if sort is Sort.OLDEST else self.first
+
 
 _TERM = re.compile(r'(?:(?P<name>[^\s"=]+)=)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s"]*)')
 _PLAIN = re.compile(r'[^\s"=\\]+')
@@ -137,6 +214,7 @@ _UNITS = {
 }
 _TIMES = frozenset({"since", "until"})
 _NUMBERS = re.compile(r"\d{1,18}(,\d{1,18})*", re.ASCII)
+_KEYS = re.compile(r"[0-9a-f]{2,32}(,[0-9a-f]{2,32})*")
 LONGEST_FILTER = 20_000
 
 
@@ -148,7 +226,7 @@ def parse_filter(text: str, allowed: Allowed, now: datetime) -> Filter:
     if len(text) > LONGEST_FILTER:
         raise FilterError(f"a filter has at most {LONGEST_FILTER:,} characters")
     found: dict[str, str] = {}
-    ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] | tuple[str, ...] = ()
     words: list[str] = []
     place = _next(text, 0)
     while place < len(text):
@@ -164,10 +242,13 @@ def parse_filter(text: str, allowed: Allowed, now: datetime) -> Filter:
         else:
             _check(name, value, at, allowed)
             found[name] = _time(name, value, at, now) if name in _TIMES else value
-            ids = _ids(value, at) if name == ID else ids
+            if name == ID:
+                is_text = allowed is COMMANDS
+                ids = _keys(value, at) if is_text else _ids(value, at)
         place = _next(text, term.end())
     terms = {name: value for name, value in found.items() if name != ID}
-    return msgspec.convert(terms | {"ids": ids, "words": words}, Filter)
+    own = {"keys" if allowed is COMMANDS else "ids": ids}
+    return msgspec.convert({**terms, **own, "words": words}, Filter)
 
 
 def with_term(text: str, name: str, value: str | None) -> str:
@@ -180,6 +261,32 @@ def with_term(text: str, name: str, value: str | None) -> str:
     ]
     more = [] if value is None else [f"{name}={_quoted(value)}"]
     return " ".join([*kept, *more])
+
+
+def value_of(text: str, name: str) -> str | None:
+    """Return the value of a field in the text of a filter, as it was written."""
+    for found in _TERM.finditer(text):
+        if found["name"] == name:
+            return _unquoted(found["value"])
+    return None
+
+
+def terms_of(text: str) -> list[tuple[str, str]]:
+    """Return each term or word of a filter, and the text of the filter without it."""
+    parts = [found[0] for found in _TERM.finditer(text) if found[0]]
+    return [
+        (part, " ".join(parts[:place] + parts[place + 1 :]))
+        for place, part in enumerate(parts)
+    ]
+
+
+def _keys(value: str, at: str) -> tuple[str, ...]:
+    if not _KEYS.fullmatch(value):
+        raise FilterError(
+            f"id cannot be {value[:40]!r}, {at}; write ids of commands, or their first"
+            " characters, with commas between them, such as id=3f2a9c01,77aa"
+        )
+    return tuple(dict.fromkeys(value.split(",")))
 
 
 def _ids(value: str, at: str) -> tuple[int, ...]:

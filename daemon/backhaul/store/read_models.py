@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from backhaul.store.filters import NO_FILTER, QuarantineCounts, SelectedRows
+from backhaul.store.filters import NO_FILTER, QuarantineCounts, SelectedRows, Sort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from backhaul.store.filters import Filter
+    from backhaul.store.bulk import BulkRow
+    from backhaul.store.filters import Filter, Span
     from backhaul.store.inbox import Arrival
     from backhaul.store.mappings import ListedMapping
     from backhaul.store.matching import Command
@@ -84,29 +85,6 @@ class SearchIndex(Protocol):
         ...
 
 
-class CommandFilter(Struct, frozen=True):
-    """Which commands to list; None is any.
-
-    `since` is the time of planning, as text in UTC. `object_id` is the id of the order
-    or product.
-    """
-
-    state: str | None = None
-    store: str | None = None
-    kind: str | None = None
-    since: str | None = None
-    object_id: str | None = None
-
-
-class EventListFilter(Struct, frozen=True):
-    """Which events to list; None is any. `since` is a time of arrival in UTC."""
-
-    state: str | None = None
-    topic: str | None = None
-    since: str | None = None
-    object_id: str | None = None
-
-
 KINDS = ("order", "product", "sku", "customer")
 """The kinds of objects that have a timeline; `sku` is a variant."""
 
@@ -120,9 +98,18 @@ class Reader(Protocol):
     """
 
     def events(
-        self, wanted: EventListFilter, limit: int, before: int | None = None
+        self,
+        wanted: Filter,
+        limit: int,
+        before: int | None = None,
+        sort: Sort = Sort.USUAL,
+        within: Span | None = None,
     ) -> list[ListedEvent]:
-        """Return events, with the object that each is about."""
+        """Return events, with the object that each is about.
+
+        In the order `oldest`, the list continues behind the event `before`. `within` is
+        what `searched` returned; without it, all events are searched.
+        """
         ...
 
     def event(self, id_: int) -> EventDetail | None:
@@ -130,19 +117,51 @@ class Reader(Protocol):
         ...
 
     def commands(
-        self, wanted: CommandFilter, limit: int, after: str | None = None
+        self,
+        wanted: Filter,
+        limit: int,
+        after: str | None = None,
+        sort: Sort = Sort.USUAL,
+        within: Span | None = None,
     ) -> list[ListedCommand]:
-        """Return commands: parked ones first, then the newest.
+        """Return commands: in the usual order parked ones first, then the newest.
 
-        The list continues behind the command whose id is `after`.
+        The list continues behind the command whose id is `after`, or where `searched`
+        ended the page before. `within` is what `searched` returned; without it, all
+        commands are searched.
         """
         ...
 
-    def count_commands(self, wanted: CommandFilter) -> int:
+    def searched(
+        self, rows: str, wanted: Filter, after: str | None, sort: Sort
+    ) -> Span:
+        """Return the numbers of the rows that a page behind `after` searches.
+
+        `rows` is `commands`, `events` or `deliveries`. A page searches all rows if an
+        index answers the filter, and otherwise a bounded number of them.
+        """
+        ...
+
+    def state_counts(self, rows: str) -> dict[str, int]:
+        """Count all rows of a list in each state in which few are; see `searched`.
+
+        A count ends above 10,000.
+        """
+        ...
+
+    def bulk_selected(self, rows: str, wanted: Filter) -> list[SelectedRows]:
+        """Count the rows of `commands` or `deliveries` by what can be decided."""
+        ...
+
+    def bulk_rows(self, rows: str, wanted: Filter, limit: int) -> list[BulkRow]:
+        """Return `commands` or `deliveries` to decide about, the oldest first."""
+        ...
+
+    def count_commands(self, wanted: Filter) -> int:
         """Count the commands that `commands` would return without a limit."""
         ...
 
-    def plan(self, wanted: CommandFilter, limit: int) -> list[tuple[Command, str]]:
+    def plan(self, wanted: Filter, limit: int) -> list[tuple[Command, str]]:
         """Return planned commands with their reason, in the order of planning.
 
         Damaged commands are left out, because they will not be sent.
@@ -208,9 +227,14 @@ class Reader(Protocol):
         ...
 
     def deliveries(
-        self, instance: str | None, state: str | None, limit: int
+        self,
+        wanted: Filter,
+        limit: int,
+        before: int | None = None,
+        sort: Sort = Sort.USUAL,
+        within: Span | None = None,
     ) -> list[ListedDelivery]:
-        """Return deliveries to connections."""
+        """Return deliveries to connections, as `events` returns events."""
         ...
 
     def store_of_delivery(self, seq: int) -> str | None:

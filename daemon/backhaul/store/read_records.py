@@ -263,6 +263,7 @@ class ListedDelivery(Struct, frozen=True):
     due_at: str
     sent_at: str | None
     settled_at: str | None
+    store: str
 
 
 class ListedRecord(Struct, frozen=True):

@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.auth import NotFound, Route
-from backhaul.admin.context import CURSOR, cursor_of, paginate
-from backhaul.core.lifecycle import Kind, State, TargetState
+from backhaul.admin.bulk import TITLES, change_rows, show_preview
+from backhaul.admin.context import cursor_of, paginate
+from backhaul.admin.filtering import Listing, download, show_rows
+from backhaul.core.lifecycle import State, TargetState
 from backhaul.errors import BackhaulError
 from backhaul.store.advice import advise, facts_of
+from backhaul.store.bulk import BulkVerb
 from backhaul.store.commands import (
     RESTOCK_UNSHIPPED,
     can_restock_unshipped,
     possible_verbs,
 )
+from backhaul.store.filters import COMMANDS, Sort
 from backhaul.store.operators import Role
-from backhaul.store.read_models import CommandFilter
+from backhaul.store.read_records import ListedCommand
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -24,8 +28,6 @@ if TYPE_CHECKING:
     from backhaul.store.read_records import CommandDetail
 
 
-PAGE_ROWS = 100
-KINDS = [kind.value for kind in Kind]
 DECISIONS = {
     "settle": (
         "Check again",
@@ -68,28 +70,43 @@ MEANINGS = {
 ON_HOLD = "A newer count replaces this count, or you release it under Stock counts."
 
 
+LISTING = Listing(
+    "commands",
+    "Commands",
+    COMMANDS,
+    ListedCommand,
+    lambda reader, wanted, limit, after=None, sort=Sort.USUAL, within=None: (
+        reader.commands(wanted, limit, after, sort, within)
+    ),
+    selects=("kind", "connector", "store"),
+    sorts=(Sort.USUAL, Sort.NEWEST, Sort.OLDEST),
+    numbered=False,
+)
+
+
 async def show_list(context: PageContext, page_request: PageRequest) -> web.Response:
-    """List the commands that need a decision first, then the newest."""
-    selected = CommandFilter(
-        page_request.query("state"),
-        page_request.query("store"),
-        page_request.query("kind"),
-    )
-    after = page_request.query(CURSOR)
-    found = await context.services.store.read(
-        lambda reader: reader.commands(selected, PAGE_ROWS + 1, after)
-    )
-    rows, pager = paginate(page_request, found, PAGE_ROWS)
-    return context.page(
-        page_request,
-        "commands",
-        rows=rows,
-        pager=pager,
-        selected=selected,
-        states=[state.value for state in State],
-        stores=list(context.services.settings.stores),
-        kinds=KINDS,
-    )
+    """List the commands that match a filter, parked ones first."""
+    settings = context.services.settings
+    known = {"store": list(settings.stores), "connector": list(settings.connectors)}
+    verbs = [(verb.value, TITLES[verb]) for verb in BulkVerb]
+    return await show_rows(context, page_request, LISTING, known, verbs=verbs)
+
+
+async def show_download(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Return the commands that match the filter of the page as a file."""
+    return await download(context, page_request, LISTING)
+
+
+async def show_changes(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Show what a decision about many commands will do."""
+    return await show_preview(context, page_request, LISTING)
+
+
+async def change_many(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Carry out a decision about many commands."""
+    return await change_rows(context, page_request, LISTING)
 
 
 async def show_command(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -202,6 +219,9 @@ _ONE = r"/commands/{id:[\w-]{4,64}}"
 _PATHS = "|".join(PATHS.values())
 ROUTES = (
     Route("GET", "/commands", Role.VIEWER, show_list),
+    Route("GET", "/commands.{form:csv|json}", Role.VIEWER, show_download),
+    Route("GET", "/commands/preview", Role.OPERATOR, show_changes),
+    Route("POST", "/commands/change", Role.OPERATOR, change_many),
     Route("GET", _ONE, Role.VIEWER, show_command),
     Route("GET", f"{_ONE}/resend", Role.OPERATOR, show_resend),
     Route("POST", f"{_ONE}/{{verb:{_PATHS}}}", Role.OPERATOR, decide),

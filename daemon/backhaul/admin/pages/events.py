@@ -2,60 +2,63 @@
 
 from __future__ import annotations
 
-import csv
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import msgspec
-from aiohttp import web
-from msgspec.structs import asdict
 
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, paginate
+from backhaul.admin.filtering import (
+    PAGE_ROWS,
+    SHOWN,
+    Listing,
+    checked_rows,
+    download,
+    number_of,
+    open_box,
+    show_rows,
+)
 from backhaul.connect.quarantine_retry import preview
 from backhaul.errors import BackhaulError
-from backhaul.store.filters import (
-    QUARANTINE,
-    FilterError,
-    parse_filter,
-    with_term,
-)
-from backhaul.store.inbox import EventState, Selection
+from backhaul.store.filters import EVENTS, QUARANTINE, Sort, parse_filter
+from backhaul.store.inbox import Selection
 from backhaul.store.operators import Role
-from backhaul.store.read_models import EventListFilter
-from backhaul.store.read_records import ListedQuarantine
+from backhaul.store.read_records import ListedEvent, ListedQuarantine
 from backhaul.store.records import ROW_STATES, RowVerb
-from backhaul_sdk.files import formula_safe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
+
+    from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.filters import Filter
 
 
-PAGE_ROWS = 100
-STATES = [state.value for state in EventState]
+LISTING = Listing(
+    "events",
+    "Events",
+    EVENTS,
+    ListedEvent,
+    lambda reader, wanted, limit, after=None, sort=Sort.USUAL, within=None: (
+        reader.events(wanted, limit, number_of(after), sort, within)
+    ),
+    selects=("state", "kind", "store"),
+)
 
 
 async def show_list(context: PageContext, page_request: PageRequest) -> web.Response:
-    """List the newest events, filtered by state and topic."""
-    state, topic = page_request.query("state"), page_request.query("topic")
-    wanted, before = EventListFilter(state, topic), cursor_of(page_request)
-    found = await context.services.store.read(
-        lambda reader: reader.events(wanted, PAGE_ROWS + 1, before)
-    )
-    rows, pager = paginate(page_request, found, PAGE_ROWS)
-    return context.page(
-        page_request,
-        "events",
-        rows=rows,
-        pager=pager,
-        state=state,
-        topic=topic,
-        states=STATES,
-    )
+    """List the events that match a filter, the newest first."""
+    known = {"store": list(context.services.settings.stores)}
+    return await show_rows(context, page_request, LISTING, known)
+
+
+async def show_download(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Return the events that match the filter of the page as a file."""
+    return await download(context, page_request, LISTING)
 
 
 async def show_event(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -82,11 +85,21 @@ async def reprocess(context: PageContext, page_request: PageRequest) -> web.Resp
 _ONE = r"/events/{id:\d{1,18}}"
 ROUTES = (
     Route("GET", "/events", Role.VIEWER, show_list),
+    Route("GET", "/events.{form:csv|json}", Role.VIEWER, show_download),
     Route("GET", _ONE, Role.VIEWER, show_event),
     Route("POST", f"{_ONE}/refold", Role.OPERATOR, reprocess),
 )
 
 
+QUARANTINED = Listing(
+    "quarantine",
+    "Quarantine",
+    QUARANTINE,
+    ListedQuarantine,
+    lambda reader, wanted, limit, *_: reader.quarantine(limit, None, wanted),
+    selects=("kind", "connector", "store"),
+    sorts=(Sort.USUAL,),
+)
 MOST_GROUPS = 8
 PREVIEWED = 10
 ROW, ALL = "row:", "all"
@@ -100,18 +113,14 @@ async def show_quarantine(
     context: PageContext, page_request: PageRequest
 ) -> web.Response:
     """List the rows of the quarantine that match a filter, with counts and groups."""
-    text, since = page_request.query("where") or "", cursor_of(page_request)
-    try:
-        wanted = parse_filter(text, QUARANTINE, context.services.clock.now())
-    except FilterError as error:
-        return context.page(
-            page_request,
-            "quarantine",
-            422,
-            text=text,
-            error=str(error),
-            fields=QUARANTINE,
-        )
+    settings = context.services.settings
+    known = {"store": list(settings.stores), "connector": list(settings.connectors)}
+    box, wanted = open_box(context, page_request, QUARANTINED, known)
+    if SHOWN in page_request.request.query:
+        return page_request.redirect(box.address())
+    if wanted is None:
+        return context.page(page_request, "quarantine", 422, box=box)
+    since = cursor_of(page_request)
     found, counts = await context.services.store.read(
         lambda reader: (
             reader.quarantine(PAGE_ROWS + 1, since, wanted),
@@ -122,56 +131,19 @@ async def show_quarantine(
     return context.page(
         page_request,
         "quarantine",
-        text=text,
-        error="",
-        fields=QUARANTINE,
+        box=box,
         rows=rows,
         pager=pager,
         state=wanted.state or ("any" if wanted.ids else "open"),
         reason=wanted.reason,
         counts=counts,
         total=sum(counts.reasons.values()),
-        address=_address,
     )
-
-
-def _address(text: str, **terms: str | None) -> str:
-    """Return the address of the page under the filter with other terms."""
-    for name, value in terms.items():
-        text = with_term(text, name, value)
-    return f"/quarantine?{urlencode({'where': text})}"
 
 
 async def show_export(context: PageContext, page_request: PageRequest) -> web.Response:
     """Return the rows that match the filter of the page as a CSV or JSON file."""
-    text = page_request.query("where") or ""
-    wanted = parse_filter(text, QUARANTINE, context.services.clock.now())
-    rows = await context.services.store.read(
-        lambda reader: reader.quarantine(MOST_EXPORTED, None, wanted)
-    )
-    form = page_request.request.match_info["form"]
-    body = _EXPORTS[form]([asdict(row) for row in rows])
-    return web.Response(
-        body=body,
-        content_type="text/csv" if form == "csv" else "application/json",
-        charset="utf-8",
-        headers={"Content-Disposition": f'attachment; filename="quarantine.{form}"'},
-    )
-
-
-def _as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    stream = StringIO()
-    writer = csv.writer(stream, lineterminator="\r\n")
-    writer.writerow(ListedQuarantine.__struct_fields__)
-    for row in rows:
-        writer.writerow([formula_safe(_text(value)) for value in row.values()])
-    return stream.getvalue().encode()
-
-
-_EXPORTS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], bytes]] = {
-    "csv": _as_csv,
-    "json": msgspec.json.encode,
-}
+    return await download(context, page_request, QUARANTINED)
 
 
 async def show_preview(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -204,8 +176,7 @@ def _selection(context: PageContext, page_request: PageRequest) -> Filter:
     """Return the filter of the page, or one for the rows that are checked."""
     text = page_request.query("where") or ""
     if page_request.query("rows") != ALL:
-        names = page_request.request.query
-        ids = [name.removeprefix(ROW) for name in names if name.startswith(ROW)]
+        ids = checked_rows(page_request, ROW)
         if not ids:
             raise BackhaulError("no row is selected; select rows, or choose all rows")
         text = f"id={','.join(ids)}"
@@ -269,12 +240,6 @@ def _notice(done: Mapping[str, Any]) -> tuple[str, str]:
         )
     kind = "bad" if done["unchanged"] else "good"
     return kind, f"Rows: {'; '.join(parts) or 'nothing was changed'}."
-
-
-def _text(value: object) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    return msgspec.json.encode(value).decode()
 
 
 QUARANTINE_ROUTES = (

@@ -8,8 +8,9 @@ import msgspec
 
 from backhaul.admin import history
 from backhaul.admin.auth import NotFound, Route
+from backhaul.store.filters import Filter
 from backhaul.store.operators import Role
-from backhaul.store.read_models import KINDS, CommandFilter
+from backhaul.store.read_models import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,7 +54,7 @@ async def show(context: PageContext, page_request: PageRequest) -> web.Response:
 
 def _order(reader: Reader, mirrored: FoundObject) -> dict[str, Any]:
     place = (mirrored.store, mirrored.id)
-    wanted = CommandFilter(store=mirrored.store, object_id=mirrored.id)
+    wanted = Filter(store=mirrored.store, object=mirrored.id)
     return {
         "customer": _customer_in(mirrored.facts["document"]),
         "lines": reader.order_lines(*place),

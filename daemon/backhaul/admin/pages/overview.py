@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.auth import Route
 from backhaul.alerting.summary import group_problems
+from backhaul.store.filters import Filter
 from backhaul.store.operators import Role
-from backhaul.store.read_models import EventListFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +65,7 @@ def _read(reader: Reader) -> dict[str, Any]:
     ]
     return {
         "open_commands": open_commands[:MAX_ROWS],
-        "events": reader.events(EventListFilter(), MAX_ROWS),
+        "events": reader.events(Filter(), MAX_ROWS),
         "consistency": reader.consistency(),
     }
 

@@ -12,6 +12,7 @@ from sqlite_utils import Migrations
 from backhaul.store.sql.schema import (
     BASELINE,
     CONNECTOR_DOCUMENTS,
+    LIST_INDEXES,
     MAPPINGS,
     ORDER_LISTS,
     QUARANTINE_REASONS,
@@ -114,6 +115,12 @@ def m005_order_lists(database: Database) -> None:
 def m006_mappings(database: Database) -> None:
     """A table of what names of the back office mean in the store."""
     _execute(database, MAPPINGS)
+
+
+@migrations()
+def m007_list_indexes(database: Database) -> None:
+    """Indexes, so that lists find the few rows in rare states."""
+    _execute(database, LIST_INDEXES)
 
 
 def _execute(database: Database, step: str) -> None:

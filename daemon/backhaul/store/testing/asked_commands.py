@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.resources import Item
 from backhaul.store.asked import MINUS, TIMES, AskedLine
-from backhaul.store.read_models import CommandFilter
+from backhaul.store.filters import Filter
 from backhaul.store.testing.command_scenes import ADJUSTMENT, detail, plan
 from backhaul.store.testing.mirror_scenes import show_order, show_product
 from backhaul.store.testing.scenes import StoreConformance
@@ -17,7 +17,7 @@ from backhaul.store.testing.target_scenes import count
 if TYPE_CHECKING:
     from backhaul.store import Store
 
-ALL = CommandFilter()
+ALL = Filter()
 PARCEL = {"tracking_number": "T1", "tracking_company": "DHL"}
 FIVE = tuple(
     Item(f"li_{n}", "prod_1", "var_1", f"SKU-{n}", f"Lamp {n}", 9, 0, 50)

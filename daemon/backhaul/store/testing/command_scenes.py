@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from backhaul.core.clock import to_text
 from backhaul.core.lifecycle import Cause
 from backhaul.store.commands import Attempt, Sendable, Transition
+from backhaul.store.filters import Filter
 from backhaul.store.matching import NewCommand
-from backhaul.store.read_models import CommandFilter
 from backhaul.store.records import Matched, NewRecord
 
 if TYPE_CHECKING:
@@ -145,9 +145,9 @@ async def state_of(store: Store, command: str) -> str:
     return (await detail(store, command)).state
 
 
-async def count_commands(store: Store, **wanted: str) -> int:
+async def count_commands(store: Store, **wanted: Any) -> int:
     """Count commands by state, store or kind."""
-    wish = CommandFilter(**wanted)
+    wish = Filter(**wanted)
     return await store.read(lambda reader: reader.count_commands(wish))
 
 

@@ -13,8 +13,9 @@ from backhaul.core.resources import Item
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 from backhaul.store.database import StoredWebhook
+from backhaul.store.filters import Filter
 from backhaul.store.inbox import Arrival, Folded
-from backhaul.store.read_models import EventFilter, EventListFilter
+from backhaul.store.read_models import EventFilter
 from backhaul.store.testing.command_scenes import plan, sent
 from backhaul.store.testing.event_scenes import (
     NOON,
@@ -144,7 +145,7 @@ class DatabaseReadsConformance(StoreConformance):
             found = await beside.mirror.versions("order", "main", ["ord_1"])
             assert found == await store.mirror.versions("order", "main", ["ord_1"])
         with database_at(store.place).reader() as reader:
-            (listed,) = reader.events(EventListFilter(), 9)
+            (listed,) = reader.events(Filter(), 9)
         assert listed.about == "#1001"
 
 

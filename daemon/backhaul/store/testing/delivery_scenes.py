@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from backhaul.core.lifecycle import Cause
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
+from backhaul.store.filters import Filter
 
 if TYPE_CHECKING:
     from backhaul.store import Store
@@ -31,7 +32,8 @@ async def fan_out(store: Store, subscriber: Subscriber = NOW) -> None:
 
 async def listed(store: Store, instance: str = "books") -> list[ListedDelivery]:
     """Return the deliveries of a connection, the oldest first."""
-    found = await store.read(lambda reader: reader.deliveries(instance, None, 99))
+    wish = Filter(connector=instance)
+    found = await store.read(lambda reader: reader.deliveries(wish, 99))
     return sorted(found, key=lambda delivery: delivery.seq)
 
 

@@ -4,15 +4,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from backhaul.core.lifecycle import Cause
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
+from backhaul.store.filters import Filter
 from backhaul.store.inbox import Arrival, Folded
 from backhaul.store.operations import AuditEntry, JobRun, Trigger
-from backhaul.store.read_models import CommandFilter, EventListFilter
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.testing.command_scenes import at, claimed_ids, detail, plan, sent
 from backhaul.store.testing.event_scenes import HEADERS, arrive
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 MANY = 6_000
 ORDERS = frozenset({"order.placed"})
+ALL = Filter()
+TO_BOOKS = Filter(connector="books")
 BOOKS = Subscriber(
     instance="books",
     store="main",
@@ -62,15 +64,15 @@ async def receive(
 
 
 async def events(
-    store: Store, limit: int = 99, before: int | None = None, **wanted: str
+    store: Store, /, limit: int = 99, before: int | None = None, **wanted: Any
 ) -> list[ListedEvent]:
     """Return events as operators see them."""
-    wish = EventListFilter(**wanted)
+    wish = Filter(**wanted)
     return await store.read(lambda reader: reader.events(wish, limit, before))
 
 
 async def event_ids(
-    store: Store, limit: int = 99, before: int | None = None, **wanted: str
+    store: Store, /, limit: int = 99, before: int | None = None, **wanted: Any
 ) -> list[int]:
     """Return the ids of events as operators see them."""
     return [row.id for row in await events(store, limit, before, **wanted)]
@@ -111,7 +113,7 @@ class EventListsConformance(StoreConformance):
         assert await event_ids(store, state="folded", topic="orders/paid") == [paid]
         assert await event_ids(store, before=paid, state="folded") == [folded]
         assert await event_ids(store, since=at(clock)) == [waiting, stale]
-        assert await event_ids(store, object_id="ord_1") == [paid]
+        assert await event_ids(store, object="ord_1") == [paid]
         assert await event_ids(store) == [waiting, stale, paid, folded]
 
     async def test_an_event_is_listed_with_its_object(
@@ -248,7 +250,7 @@ class OperationListsConformance(StoreConformance):
         clock.advance(60)
         outcome = DeliveryOutcome(cause=Cause.CONFIRMED, reason="taken", reference="R1")
         await store.deliveries.record_outcome("books", claimed, outcome)
-        rows = await store.read(lambda reader: reader.deliveries("books", None, 9))
+        rows = await store.read(lambda reader: reader.deliveries(TO_BOOKS, 9))
         assert [(row.topic, row.about, row.state) for row in rows] == [
             ("stock.changed", "SKU-1", "planned"),
             ("product.updated", "Lamp", "planned"),
@@ -256,12 +258,11 @@ class OperationListsConformance(StoreConformance):
         ]
         assert (rows[2].at, rows[2].sent_at) == (at(clock), at(clock, -60))
         assert (rows[2].reference, rows[1].at) == ("R1", at(clock, -60))
-        planned = await store.read(lambda r: r.deliveries("books", "planned", 9))
+        wish = Filter(connector="books", state="planned")
+        planned = await store.read(lambda r: r.deliveries(wish, 9))
         assert planned == rows[:2]
-        assert await store.read(lambda r: r.deliveries("books", "planned", 1)) == [
-            rows[0]
-        ]
-        all_ = await store.read(lambda reader: reader.deliveries(None, None, 9))
+        assert await store.read(lambda r: r.deliveries(wish, 1)) == [rows[0]]
+        all_ = await store.read(lambda reader: reader.deliveries(ALL, 9))
         assert [row.instance for row in all_] == ["shop", *["books"] * 3]
         found = await store.read(lambda reader: reader.instances())
         assert sorted(found) == ["books", "shop"]
@@ -334,12 +335,9 @@ class OperationListsConformance(StoreConformance):
         assert await store.read(lambda r: r.stores()) == ["first", "second", "third"]
 
 
-ALL = CommandFilter()
-
-
 async def command_ids(
     store: Store,
-    wanted: CommandFilter = ALL,
+    wanted: Filter = ALL,
     limit: int = 99,
     after: str | None = None,
 ) -> list[str]:
@@ -395,14 +393,14 @@ class CommandListsConformance(StoreConformance):
         cancel = await plan(store, "cancel", "ord_2")
         other = await plan(store, target="ord_3", name="other")
         for wanted, expected in (
-            (CommandFilter(state="parked"), [parked]),
-            (CommandFilter(state="planned"), [other, cancel]),
-            (CommandFilter(kind="cancel"), [cancel]),
-            (CommandFilter(store="other"), [other]),
-            (CommandFilter(store="main", state="planned"), [cancel]),
-            (CommandFilter(state="applied"), []),
-            (CommandFilter(since=at(clock)), [other, cancel]),
-            (CommandFilter(object_id="ord_2"), [cancel]),
+            (Filter(state="parked"), [parked]),
+            (Filter(state="planned"), [other, cancel]),
+            (Filter(kind="cancel"), [cancel]),
+            (Filter(store="other"), [other]),
+            (Filter(store="main", state="planned"), [cancel]),
+            (Filter(state="applied"), []),
+            (Filter(since=at(clock)), [other, cancel]),
+            (Filter(object="ord_2"), [cancel]),
         ):
             assert await command_ids(store, wanted) == expected
 
@@ -426,7 +424,7 @@ class CommandListsConformance(StoreConformance):
         ids = [await plan(store, target=f"ord_{number}") for number in (1, 2, 3)]
         await plan(store, target="ord_4", name="other")
         await claimed_ids(store, limit=1)
-        wish = CommandFilter(store="main")
+        wish = Filter(store="main")
         found = await store.read(lambda reader: reader.plan(wish, 9))
         assert [command.id for command, _ in found] == ids[1:]
         assert found[0][0].payload == {"n": 1}
@@ -463,7 +461,7 @@ class CommandListsConformance(StoreConformance):
     async def test_a_stock_target_is_listed_beside_commands(self, store: Store) -> None:
         await show_product(store, "prod_1")
         id_ = await count(store, 7, 7)
-        wanted = CommandFilter(kind="target", state="planned")
+        wanted = Filter(kind="target", state="planned")
         assert await command_ids(store, wanted) == [id_]
         shown = await detail(store, id_)
         assert (shown.kind, shown.target, shown.about) == ("target", "prod_1", "Lamp")

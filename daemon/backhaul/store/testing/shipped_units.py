@@ -15,8 +15,8 @@ from backhaul.core.lifecycle import Cause
 from backhaul.core.resources import Item, Shipment
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import Decision, Sendable, Transition
+from backhaul.store.filters import Filter
 from backhaul.store.matching import NewCommand
-from backhaul.store.read_models import CommandFilter
 from backhaul.store.records import NewRecord, Tracked, Unmatched
 from backhaul.store.testing.command_scenes import (
     ALL_KINDS,
@@ -334,7 +334,7 @@ async def cancel(
 
 async def restocked(store: Store) -> dict[str, int]:
     """Return the units of each variant that planned adjustments put back."""
-    wish = CommandFilter(kind="adjust")
+    wish = Filter(kind="adjust")
     rows = await store.read(lambda reader: reader.commands(wish, 99))
     found: dict[str, int] = {}
     for row in rows:

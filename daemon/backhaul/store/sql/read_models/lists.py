@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +13,7 @@ from backhaul.store.filters import (
     QuarantineCounts,
     QuarantineGroup,
     SelectedRows,
+    Sort,
 )
 from backhaul.store.mirror import Pass
 from backhaul.store.operations import MetricSample
@@ -37,39 +37,29 @@ from backhaul.store.read_records import (
     QuarantineDetail,
 )
 from backhaul.store.sql.commands import incidents, queries
-from backhaul.store.sql.commands.queries import NO_END
-from backhaul.store.sql.dialect import ascii_text, contains, elements, member
+from backhaul.store.sql.dialect import ascii_text, elements, member
 from backhaul.store.sql.inbox import quarantine
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.mirror.sync_progress import COLUMNS as PASS_COLUMNS
 from backhaul.store.sql.operations import kv
+from backhaul.store.sql.read_models import filtered
 from backhaul.store.sql.read_models.timeline import ORDER_NAME
+from backhaul.store.sql.selection import NO_END, all_words, as_list, given, where
 from backhaul.store.sql.stock_targets import adjustments, held_targets
 from backhaul.store.sql.stock_targets.rows import SHOWN_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backhaul.store.filters import Filter
+    from backhaul.store.bulk import BulkRow
+    from backhaul.store.filters import Filter, Span
     from backhaul.store.matching import Command
     from backhaul.store.operations import HeldTargets
-    from backhaul.store.read_models import CommandFilter, EventListFilter
     from backhaul.store.sql.family import Connection
     from backhaul.store.stock_targets import HeldFilter
 
 T = TypeVar("T")
 
-_EVENTS = """
-    SELECT id, received_at, store, source, topic, state, kind, object_id, coalesce(
-             (SELECT name FROM orders WHERE store = e.store AND id = e.object_id),
-             (SELECT title FROM products WHERE store = e.store AND id = e.object_id)
-           ) AS about, detail
-    FROM events e
-    WHERE (:state IS NULL OR state = :state) AND (:topic IS NULL OR topic = :topic)
-      AND (:since IS NULL OR received_at >= :since)
-      AND (:object_id IS NULL OR object_id = :object_id)
-      AND id < :before ORDER BY id DESC LIMIT :limit
-"""
 _EVENT = f"""
     SELECT {", ".join(EventDetail.__struct_fields__)} FROM events WHERE id = :id
 """  # noqa: S608 - constants
@@ -79,9 +69,9 @@ _RECORD_ORDER = member("r.payload", "$.record.order")
 _RECORD_SKU = member("r.payload", "$.record.sku")
 # Only what failed is searched word by word. An event's body is bytes.
 _TEXT = f"""
-    lower(q.reason || ' ' || q.name || ' ' || q.locator || ' '
-          || CASE WHEN q.source = 'record' THEN coalesce(r.raw, '')
-             ELSE {ascii_text("q.raw")} END)
+    q.reason || ' ' || q.name || ' ' || q.locator || ' '
+    || CASE WHEN q.source = 'record' THEN coalesce(r.raw, '')
+       ELSE {ascii_text("q.raw")} END
 """
 _SELECTED_ROWS = f"""
     FROM quarantine q
@@ -114,11 +104,7 @@ _CONDITIONS: Mapping[str, str] = {
     "subject": "q.subject = :subject",
     "since": "q.at >= :since",
     "until": "q.at < :until",
-    "words": f"""
-        NOT EXISTS (
-          SELECT 1 FROM {elements(":words", "$")} w
-          WHERE NOT {contains(_TEXT, "lower(w.value)")})
-    """,  # noqa: S608 - constants
+    "words": all_words(_TEXT),
     "before": "q.id < :before",
 }
 """The condition of each term. A query has those of its filter alone, so that the engine
@@ -162,19 +148,6 @@ _QUARANTINED = """
       ON q.source = 'record' AND r.instance = q.name AND r.key = q.key
     WHERE q.id = :id
 """
-_DELIVERIES = f"""
-    SELECT seq, coalesce(settled_at, sent_at, created_at) AS at, instance, topic,
-           coalesce(
-             (SELECT name FROM orders WHERE store = d.store AND id = d.object_id),
-             (SELECT sku FROM variants v
-              WHERE store = d.store AND id = d.object_id AND {NEWEST}),
-             (SELECT title FROM products WHERE store = d.store AND id = d.object_id),
-             object_id) AS about, state, reason, attempts, object_id, id, reference,
-           created_at, due_at, sent_at, settled_at
-    FROM deliveries d WHERE (:instance IS NULL OR instance = :instance)
-      AND (:state IS NULL OR state = :state)
-    ORDER BY seq DESC LIMIT :limit
-"""  # noqa: S608 - constants
 _STORE_OF_DELIVERY = "SELECT store FROM deliveries WHERE seq = :seq"
 _LAST_RECORDS = """
     SELECT received_at, key, state, reason, command_id FROM records
@@ -257,24 +230,58 @@ class SqlLists:
         self._connection = connection
 
     def events(
-        self, wanted: EventListFilter, limit: int, before: int | None = None
+        self,
+        wanted: Filter,
+        limit: int,
+        before: int | None = None,
+        sort: Sort = Sort.USUAL,
+        within: Span | None = None,
     ) -> list[ListedEvent]:
-        values = asdict(wanted) | {"limit": limit, "before": _end(before)}
-        return [ListedEvent(*row) for row in self._rows(_EVENTS, values)]
+        return filtered.events(self._connection, wanted, limit, before, sort, within)
 
     def event(self, id_: int) -> EventDetail | None:
         rows = self._rows(_EVENT, {"id": id_})
         return EventDetail(*rows[0]) if rows else None
 
     def commands(
-        self, wanted: CommandFilter, limit: int, after: str | None = None
+        self,
+        wanted: Filter,
+        limit: int,
+        after: str | None = None,
+        sort: Sort = Sort.USUAL,
+        within: Span | None = None,
     ) -> list[ListedCommand]:
-        return queries.list_commands(self._connection, wanted, limit, after)
+        return queries.list_commands(
+            self._connection, wanted, limit, after, sort, within
+        )
 
-    def count_commands(self, wanted: CommandFilter) -> int:
+    def searched(
+        self, rows: str, wanted: Filter, after: str | None, sort: Sort
+    ) -> Span:
+        if rows == "commands":
+            return queries.searched(self._connection, wanted, after, sort)
+        number = int(after) if after else None
+        return filtered.searched(self._connection, rows, wanted, number, sort)
+
+    def state_counts(self, rows: str) -> dict[str, int]:
+        if rows == "commands":
+            return queries.count_states(self._connection)
+        return filtered.count_states(self._connection, rows)
+
+    def bulk_selected(self, rows: str, wanted: Filter) -> list[SelectedRows]:
+        if rows == "commands":
+            return queries.bulk_selected(self._connection, wanted)
+        return filtered.bulk_selected(self._connection, wanted)
+
+    def bulk_rows(self, rows: str, wanted: Filter, limit: int) -> list[BulkRow]:
+        if rows == "commands":
+            return queries.bulk_rows(self._connection, wanted, limit)
+        return filtered.bulk_rows(self._connection, wanted, limit)
+
+    def count_commands(self, wanted: Filter) -> int:
         return queries.count(self._connection, wanted)
 
-    def plan(self, wanted: CommandFilter, limit: int) -> list[tuple[Command, str]]:
+    def plan(self, wanted: Filter, limit: int) -> list[tuple[Command, str]]:
         return queries.planned(self._connection, wanted, limit)
 
     def open_commands(self, state: str, limit: int) -> list[ListedCommand]:
@@ -312,10 +319,8 @@ class SqlLists:
 
     def _selected(self, query: str, wanted: Filter, **more: int | None) -> list[Any]:
         """Return the rows of a query on the quarantine, with the terms of a filter."""
-        values = {**_values_of(wanted), **more}
-        given = {name: value for name, value in values.items() if value is not None}
-        terms = [_CONDITIONS[name] for name in _CONDITIONS if name in given]
-        return self._rows(query.format(where=" AND ".join(terms) or "1 = 1"), given)
+        values = given({**_values_of(wanted), **more})
+        return self._rows(query.format(where=where(_CONDITIONS, values)), values)
 
     def quarantined(self, id_: int) -> QuarantineDetail | None:
         rows = self._rows(_QUARANTINED, {"id": id_})
@@ -330,10 +335,16 @@ class SqlLists:
         return quarantine.may_correct(self._connection, id_)
 
     def deliveries(
-        self, instance: str | None, state: str | None, limit: int
+        self,
+        wanted: Filter,
+        limit: int,
+        before: int | None = None,
+        sort: Sort = Sort.USUAL,
+        within: Span | None = None,
     ) -> list[ListedDelivery]:
-        values = {"instance": instance, "state": state, "limit": limit}
-        return [ListedDelivery(*row) for row in self._rows(_DELIVERIES, values)]
+        return filtered.deliveries(
+            self._connection, wanted, limit, before, sort, within
+        )
 
     def store_of_delivery(self, seq: int) -> str | None:
         rows = self._rows(_STORE_OF_DELIVERY, {"seq": seq})
@@ -439,8 +450,8 @@ def _values_of(wanted: Filter) -> dict[str, Any]:
     state = wanted.state or (ANY if wanted.ids else "open")
     return {
         **asdict(wanted),
-        "ids": json.dumps(wanted.ids) if wanted.ids else None,
-        "words": json.dumps(wanted.words) if wanted.words else None,
+        "ids": as_list(wanted.ids),
+        "words": as_list(wanted.words),
         "order": wanted.order and wanted.order.removeprefix("#"),
         "state": None if state == ANY else state,
     }

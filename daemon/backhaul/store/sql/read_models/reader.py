@@ -21,7 +21,6 @@ from backhaul.store.read_records import (
     StoreFigures,
     TimelineEntry,
 )
-from backhaul.store.sql.commands.queries import NO_END
 from backhaul.store.sql.dialect import epoch
 from backhaul.store.sql.inbox import quarantine, unreadable_orders
 from backhaul.store.sql.mirror import payment_states
@@ -32,6 +31,7 @@ from backhaul.store.sql.operations import alerts, kv
 from backhaul.store.sql.read_models import near_matches, orders, timeline
 from backhaul.store.sql.read_models.lists import SqlLists
 from backhaul.store.sql.records import mappings, unused_of_order
+from backhaul.store.sql.selection import NO_END
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

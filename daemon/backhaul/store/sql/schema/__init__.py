@@ -22,6 +22,21 @@ _NEWEST_VARIANT = """
         SELECT 1 FROM variants n WHERE n.store = v.store AND n.id = v.id
         AND (n.updated_at, n.product_id) > (v.updated_at, v.product_id))
 """
+TARGETS_AS_COMMANDS = """
+    SELECT seq, id, store, 'target' AS kind, product_id AS target,
+           'product:' || product_id AS lane,
+           CASE state WHEN 'waiting' THEN 'planned' WHEN 'adjusting' THEN 'planned'
+             WHEN 'held' THEN 'planned' WHEN 'discarded' THEN 'rejected'
+             ELSE state END AS state,
+           reason, payload, 0 AS attempts, 0 AS failures, evidence, cause, instance,
+           CASE state WHEN 'adjusting' THEN 'adjustment' WHEN 'held' THEN 'restore' END
+             AS hold_reason,
+           created_at, due_at, settled_at, NULL AS request, NULL AS key_fingerprint,
+           NULL AS baseline, NULL AS sent_at, 0 AS looks, NULL AS effect_id, digest,
+           NULL AS request_digest, caused_at, 0 AS behind, NULL AS accepted
+    FROM stock_targets
+"""
+"""Stock targets with the columns of commands."""
 VIEWS: tuple[str, ...] = (
     """
     CREATE VIEW events AS
@@ -42,24 +57,15 @@ VIEWS: tuple[str, ...] = (
     FROM changes c
     """,
     # A stock target as people see it beside commands, by the same numbers and ids.
-    """
+    f"""
     CREATE VIEW commands_and_targets AS
     SELECT seq, id, store, kind, target, lane, state, reason, payload, attempts,
            failures, evidence, cause, instance, hold_reason, created_at, due_at,
            settled_at, request, key_fingerprint, baseline, sent_at, looks, effect_id,
            digest, request_digest, caused_at, behind, accepted
     FROM commands
-    UNION ALL
-    SELECT seq, id, store, 'target', product_id, 'product:' || product_id,
-           CASE state WHEN 'waiting' THEN 'planned' WHEN 'adjusting' THEN 'planned'
-             WHEN 'held' THEN 'planned' WHEN 'discarded' THEN 'rejected'
-             ELSE state END,
-           reason, payload, 0, 0, evidence, cause, instance,
-           CASE state WHEN 'adjusting' THEN 'adjustment' WHEN 'held' THEN 'restore' END,
-           created_at, due_at, settled_at, NULL, NULL, NULL, NULL, 0, NULL, digest,
-           NULL, caused_at, 0, NULL
-    FROM stock_targets
-    """,
+    UNION ALL {TARGETS_AS_COMMANDS}
+    """,  # noqa: S608 - constants
     f"""
     CREATE VIEW open_orders AS
     SELECT store, id, number, name, placed_at, status, financial_status,
@@ -110,6 +116,7 @@ QUARANTINE_REASONS = "m003_quarantine_reasons"
 QUARANTINE_STATES = "m004_quarantine_states"
 ORDER_LISTS = "m005_order_lists"
 MAPPINGS = "m006_mappings"
+LIST_INDEXES = "m007_list_indexes"
 STEPS: Mapping[str, tuple[str, ...]] = {
     BASELINE: (
         *inbox_and_mirror.INBOX,
@@ -123,6 +130,7 @@ STEPS: Mapping[str, tuple[str, ...]] = {
     QUARANTINE_STATES: inbox_and_mirror.QUARANTINE_STATES,
     ORDER_LISTS: inbox_and_mirror.ORDER_LISTS,
     MAPPINGS: commands_and_operations.MAPPINGS,
+    LIST_INDEXES: inbox_and_mirror.LIST_INDEXES,
 }
 """The statements of each migration, the oldest first. Those of a released migration
 never change."""

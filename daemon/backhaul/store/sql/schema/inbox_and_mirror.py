@@ -90,6 +90,21 @@ ORDER_LISTS: tuple[str, ...] = (
         ON orders(({ORDER_STORE}), ({ORDER_TAB}), ({ORDER_PLACED}), id)
     """,
 )
+# In each of these states are few rows of a long list.
+LIST_INDEXES: tuple[str, ...] = (
+    """
+    CREATE INDEX outcomes_failed ON event_outcomes(state, id)
+        WHERE state IN ('quarantined', 'unhandled')
+    """,
+    "CREATE INDEX commands_rejected ON commands(seq) WHERE state = 'rejected'",
+    """
+    CREATE INDEX targets_discarded ON stock_targets(seq) WHERE state = 'discarded'
+    """,
+    """
+    CREATE INDEX deliveries_stopped ON deliveries(state, seq)
+        WHERE state IN ('parked', 'rejected')
+    """,
+)
 SEARCH_DOCUMENTS = """
     CREATE TABLE search_documents (
         id INTEGER PRIMARY KEY, kind TEXT NOT NULL, store TEXT NOT NULL,
