@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store.commands import Sendable
+from backhaul.store.order_lists import OrderTab
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.database import open_store
 from backhaul.store.postgres.dialect import batched, numbered
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul.store import Store
+    from backhaul.store.read_models import Reader
     from scenes.postgres_databases import PostgresDatabases
 
 pytestmark = pytest.mark.programs
@@ -144,6 +147,27 @@ async def test_no_hot_statement_reads_a_whole_table(
             if (scanned := scans(connection, sql))
         }
     assert not found
+
+
+async def test_no_list_of_orders_reads_a_whole_table(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(monkeypatch)
+    store = open_store(url, SystemClock(), member("a"))
+    store.start()
+    recorder.seen.clear()
+    for tab in OrderTab:
+        await store.read(partial(_orders, tab))
+    await store.read(lambda reader: reader.orders_of("main", "cus_1", 20))
+    await store.stop()
+    listed = [sql for sql in recorder.seen if " AS waiting" in sql]
+    assert len(listed) == 4
+    with closing(Connection(url)) as connection:
+        assert [found for sql in listed if (found := scans(connection, sql))] == []
+
+
+def _orders(tab: OrderTab, reader: Reader) -> None:
+    reader.orders(tab, ["main"], 51)
 
 
 async def work(store: Store) -> None:

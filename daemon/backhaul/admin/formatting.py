@@ -62,7 +62,9 @@ def at(text: str | None) -> Markup:
 
 
 def with_times(text: str | None) -> Markup:
-    """Return a text in which each stored time is shown as by `at`."""
+    """Return a text in which each stored time is shown as by `at`; Markup stays."""
+    if isinstance(text, Markup):
+        return text
     parts = _TIME.split(text or "")
     return Markup("").join(
         at(part) if number % 2 else escape(part) for number, part in enumerate(parts)

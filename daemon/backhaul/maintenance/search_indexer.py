@@ -49,7 +49,8 @@ def describe(kind: str, document: str) -> SearchText:
 def detail_of(entry: TimelineEntry) -> str:
     """Return an entry's detail; an event's begins with a summary of its body."""
     summary = _summary(entry.name or "", entry.body) if entry.body else ""
-    return "; ".join(part for part in (summary, entry.detail) if part)
+    detail = (entry.detail or "").removeprefix("; ")
+    return "; ".join(part for part in (summary, detail) if part)
 
 
 def _summary(topic: str, body: bytes) -> str:

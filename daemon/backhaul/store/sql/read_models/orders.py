@@ -45,12 +45,12 @@ _OF_STORE = f"""
     WHERE {ORDER_STORE} = :store {{tab}} AND {_BEFORE.format(key="id", place=":id")}
     ORDER BY {ORDER_PLACED} DESC, id DESC LIMIT :limit
 """  # noqa: S608 - constants
-_ALL = _OF_STORE.format(tab="")
-_OF_TAB = _OF_STORE.format(tab=f"AND {ORDER_TAB} = :tab")
+ALL = _OF_STORE.format(tab="")
+OF_TAB = _OF_STORE.format(tab=f"AND {ORDER_TAB} = :tab")
 _OPEN = "state IN ('planned', 'sending', 'uncertain') AND kind IN ('fulfill', 'cancel')"
 _PARKED = "state = 'parked' AND kind IN ('fulfill', 'cancel')"
 _TARGETS = f"SELECT store, target FROM commands WHERE {{}} LIMIT {MOST_WAITING}"  # noqa: S608 - constants
-_WAITING = f"""
+WAITING = f"""
     SELECT {_COLUMNS} FROM (
         SELECT store, target FROM ({_TARGETS.format(_OPEN)}) AS planned
         UNION SELECT store, target FROM ({_TARGETS.format(_PARKED)}) AS parked
@@ -60,7 +60,7 @@ _WAITING = f"""
     WHERE o.store = :store AND {_BEFORE.format(key="o.id", place=":id")}
     ORDER BY {ORDER_PLACED} DESC, o.id DESC LIMIT :limit
 """  # noqa: S608 - constants
-_OF_CUSTOMER = f"""
+OF_CUSTOMER = f"""
     SELECT {_COLUMNS} FROM orders o
     WHERE o.customer_id = :customer AND o.store = :store
     ORDER BY {ORDER_PLACED} DESC, o.id DESC LIMIT :limit
@@ -98,7 +98,7 @@ def of_customer(
 ) -> list[ListedOrder]:
     """Return the newest orders of a customer."""
     values = {"store": store, "customer": customer_id, "limit": limit}
-    return [ListedOrder(*row) for row in connection.execute(_OF_CUSTOMER, values)]
+    return [ListedOrder(*row) for row in connection.execute(OF_CUSTOMER, values)]
 
 
 def parcels(connection: Connection, store: str, id_: str) -> list[Parcel]:
@@ -121,10 +121,10 @@ def _rows(
     values: dict[str, Any] = {"store": store, "limit": limit}
     values |= _bounds(store, before)
     if tab is OrderTab.WAITING:
-        return connection.execute(_WAITING, values).fetchall()
+        return connection.execute(WAITING, values).fetchall()
     if tab is OrderTab.ALL:
-        return connection.execute(_ALL, values).fetchall()
-    return connection.execute(_OF_TAB, values | {"tab": _TABS[tab]}).fetchall()
+        return connection.execute(ALL, values).fetchall()
+    return connection.execute(OF_TAB, values | {"tab": _TABS[tab]}).fetchall()
 
 
 def _bounds(store: str, before: OrderPlace | None) -> dict[str, str]:
