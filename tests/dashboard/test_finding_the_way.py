@@ -50,7 +50,8 @@ async def test_a_section_shows_a_role_only_what_it_may_read(office: Office) -> N
     ("path", "page"),
     [
         ("/mirror/order/main/ord_1", "/orders"),
-        ("/mirror/product/main/prod_1", "/mirror"),
+        ("/mirror/sku/main/var_1", "/products"),
+        ("/mirror", "/mirror"),
         ("/commands/0000/resend", "/commands"),
         ("/account", ""),
         ("/", "/"),

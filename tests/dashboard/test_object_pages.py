@@ -122,5 +122,10 @@ async def test_other_objects_show_their_headline_values(
     assert '<a href="/mirror/product/main/prod_1">Linen shirt</a>' in variant
     shown = await browser.read("/mirror/customer/main/cus_1")
     assert 'class="row" href="/mirror/order/main/ord_1">#1</a>' in shown
+    listed = await browser.read("/products")
+    assert 'href="/mirror/product/main/prod_1">Linen shirt</a>' in listed
+    assert "₹1,499.00" in listed
+    listed = await browser.read("/customers")
+    assert 'href="/mirror/customer/main/cus_1">Asha</a>' in listed
     for page in (product, shown):
         assert "<summary>Full document (JSON)</summary>" in page

@@ -53,6 +53,8 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     ),
     "GET /mirror": READ,
     "GET /orders": READ,
+    "GET /products": READ,
+    "GET /customers": READ,
     "GET /mirror/order/main/o": (OUT, 404, 404, 404),
     "GET /connectors": READ,
     "POST /connectors/run": (401, 403, 422, 422),

@@ -37,6 +37,7 @@ PAGES = [
     ),
     *("/mirror/order/main/ord_1", "/connectors", "/jobs", "/drift", "/stores"),
     *("/orders", "/mirror/product/main/prod_1", "/mirror/customer/main/cus_1"),
+    *("/products", "/customers", "/mirror/sku/main/var_1"),
     "/targets",
     *("/charts", "/audit", "/users", "/account", "/commands/nothing-at-all"),
 ]

@@ -44,6 +44,8 @@ SECTIONS = (
         "Store data",
         (
             NavPage("/orders", "Orders", below=("/mirror/order",)),
+            NavPage("/products", "Products", below=("/mirror/product", "/mirror/sku")),
+            NavPage("/customers", "Customers", below=("/mirror/customer",)),
             NavPage("/targets", "Stock counts"),
             NavPage("/mirror", "Latest changes"),
             NavPage("/drift", "Drift"),

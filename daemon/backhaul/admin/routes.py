@@ -16,6 +16,7 @@ from backhaul.admin.auth import Authorizer, Route
 from backhaul.admin.context import PageContext
 from backhaul.admin.pages import (
     administration,
+    catalogue,
     commands,
     events,
     mappings,
@@ -159,6 +160,7 @@ ROUTES: tuple[Route, ...] = (
     *mappings.ROUTES,
     *administration.INCIDENT_ROUTES,
     *orders.ROUTES,
+    *catalogue.ROUTES,
     *search.ROUTES,
     *mirror.ROUTES,
     *administration.ROUTES,

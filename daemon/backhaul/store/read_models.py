@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from backhaul.store.bulk import BulkRow
+    from backhaul.store.catalogue_lists import (
+        ListedCustomer,
+        ListedProduct,
+        ListPlace,
+    )
     from backhaul.store.filters import Filter, Span
     from backhaul.store.inbox import Arrival
     from backhaul.store.mappings import ListedMapping
@@ -337,6 +342,18 @@ class Reader(Protocol):
         before: OrderPlace | None = None,
     ) -> list[ListedOrder]:
         """Return the orders of these stores, by the time they were placed."""
+        ...
+
+    def products(
+        self, limit: int, before: ListPlace | None = None
+    ) -> list[ListedProduct]:
+        """Return the products that are not deleted, by store and id."""
+        ...
+
+    def customers(
+        self, limit: int, before: ListPlace | None = None
+    ) -> list[ListedCustomer]:
+        """Return the customers, by store and id."""
         ...
 
     def orders_of(self, store: str, customer_id: str, limit: int) -> list[ListedOrder]:

@@ -28,7 +28,7 @@ from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.mirror.search_index import CURSOR as SEARCH_CURSOR
 from backhaul.store.sql.mirror.sync_progress import sync_states
 from backhaul.store.sql.operations import alerts, kv
-from backhaul.store.sql.read_models import near_matches, orders, timeline
+from backhaul.store.sql.read_models import catalogue, near_matches, orders, timeline
 from backhaul.store.sql.read_models.lists import SqlLists
 from backhaul.store.sql.records import mappings, unused_of_order
 from backhaul.store.sql.selection import NO_END
@@ -36,6 +36,11 @@ from backhaul.store.sql.selection import NO_END
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from backhaul.store.catalogue_lists import (
+        ListedCustomer,
+        ListedProduct,
+        ListPlace,
+    )
     from backhaul.store.mirror import SyncState
     from backhaul.store.operations import AlertConditions
     from backhaul.store.order_lists import ListedOrder, OrderPlace, OrderTab, Parcel
@@ -191,6 +196,16 @@ class SqlReader(SqlLists, Reader):
         before: OrderPlace | None = None,
     ) -> list[ListedOrder]:
         return orders.list_orders(self._connection, tab, stores, limit, before)
+
+    def products(
+        self, limit: int, before: ListPlace | None = None
+    ) -> list[ListedProduct]:
+        return catalogue.list_products(self._connection, limit, before)
+
+    def customers(
+        self, limit: int, before: ListPlace | None = None
+    ) -> list[ListedCustomer]:
+        return catalogue.list_customers(self._connection, limit, before)
 
     def orders_of(self, store: str, customer_id: str, limit: int) -> list[ListedOrder]:
         return orders.of_customer(self._connection, store, customer_id, limit)
