@@ -1,4 +1,7 @@
-"""Every route of the admin listener, and what each kind of person gets from it."""
+"""Every route of the admin listener, and what each kind of caller gets from it.
+
+A caller is nobody, a person of each role with a session, or a program with a token.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import pytest
 
 from backhaul.admin import routes
 from backhaul.admin.pages.commands import PATHS
+from backhaul.store.operators import Scope
+from scenes.api import Program, issue
 from scenes.dashboard import PEOPLE
 from scenes.routes import without_row
 
@@ -88,6 +93,9 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /mappings/new": (OUT, 403, 422, 422),
     "POST /mappings/add": (401, 403, 422, 422),
     "POST /mappings/1/remove": (401, 403, 422, 422),
+    "GET /tokens": (OUT, 403, 403, 200),
+    "POST /tokens/create": (401, 403, 403, 422),
+    "POST /tokens/revoke": (401, 403, 403, 422),
     "GET /account": READ,
     "POST /account/password": (401, 422, 422, 422),
     "GET /users": (OUT, 403, 403, 200),
@@ -97,6 +105,55 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
 }
 
 
+V1 = "/backhaul/v1"
+PUBLIC, LIST, ONE, OPERATE = (200, 200), (200, 200), (404, 404), (403, 422)
+OF_PROGRAMS: dict[str, tuple[int, int]] = {
+    f"GET {V1}/openapi.json": PUBLIC,
+    f"GET {V1}/nothing": (404, 404),
+    **dict.fromkeys(
+        (
+            f"GET {V1}/{name}"
+            for name in (
+                *("status", "problems", "stores", "connectors", "jobs", "stream"),
+                *("orders", "stock", "commands", "events", "deliveries", "records"),
+                *("quarantine", "quarantine/counts"),
+            )
+        ),
+        LIST,
+    ),
+    **dict.fromkeys(
+        (
+            f"GET {V1}/{name}"
+            for name in (
+                *("orders/1001", "commands/0000abcd", "events/1", "records/1"),
+                "quarantine/1",
+            )
+        ),
+        ONE,
+    ),
+    f"GET {V1}/commands/0000abcd/request": (403, 404),
+    **dict.fromkeys(
+        (
+            f"POST {V1}/{name}"
+            for name in (
+                *("fulfillments", "cancellations", "adjustments", "counts"),
+                *("quarantine/preview", "quarantine/change", "events/reprocess"),
+                *("quarantine/1/edit", "quarantine/1/discard"),
+                *("commands/0000abcd/decision", "deliveries/1/decision"),
+                *("connectors/none/run", "jobs/none/run"),
+                *("jobs/none/pause", "jobs/none/resume"),
+            )
+        ),
+        OPERATE,
+    ),
+    **dict.fromkeys(
+        (f"POST {V1}/quarantine/1/{verb}" for verb in ("retry", "correct")), (403, 404)
+    ),
+}
+"""What a program gets with a token to read, and with a token to operate."""
+TOKENS = ("read", "operate", "expired", "revoked")
+NO_TOKEN = {f"GET {V1}/openapi.json": 200, f"GET {V1}/nothing": 404}
+"""What the API answers to everybody else, if not 401."""
 ENTRANCE = {"POST /login", "POST /first", "POST /logout"}
 """Ends sessions, or counts as a failure: each has a browser of its own."""
 
@@ -128,8 +185,50 @@ async def test_each_person_gets_what_its_role_may_and_no_more(office: Office) ->
     assert wrong == {}
 
 
+async def test_programs_get_what_their_token_allows(office: Office) -> None:
+    found = {}
+    for kind in TOKENS:
+        scope = Scope.READ if kind == "read" else Scope.OPERATE
+        seconds = 60.0 if kind == "expired" else None
+        program = Program(office, await issue(office.store, scope, kind, seconds))
+        if kind == "revoked":
+            await office.store.tokens.revoke(kind, "the test")
+        for asked in OF_PROGRAMS:
+            await office.clock.advance(4_000)  # or refused tokens would have to wait
+            method, path = asked.split()
+            answer = await program.ask(method, path.removeprefix(V1))
+            answer.close()
+            found[asked, kind] = answer.status
+    expected = {
+        (asked, kind): status
+        for asked, row in OF_PROGRAMS.items()
+        for kind, status in zip(TOKENS, (*row, *[_refused(asked)] * 2), strict=True)
+    }
+    wrong = {key: status for key, status in found.items() if expected[key] != status}
+    assert wrong == {}
+
+
+def _refused(asked: str) -> int:
+    return NO_TOKEN.get(asked, 401)
+
+
+async def test_no_session_counts_for_the_api(office: Office) -> None:
+    for who in WHO:
+        browser = await office.browser(None if who == "anonymous" else who)
+        found = {asked: await ask(browser, asked) for asked in OF_PROGRAMS}
+        assert found == {asked: _refused(asked) for asked in OF_PROGRAMS}, who
+
+
+async def test_no_token_counts_for_pages(office: Office) -> None:
+    token = await issue(office.store)
+    browser = await office.browser()
+    browser.client.session.headers["Authorization"] = f"Bearer {token}"
+    found = {asked: await ask(browser, asked) for asked in EXPECTED.keys() - ENTRANCE}
+    assert found == {asked: EXPECTED[asked][0] for asked in found}
+
+
 async def test_every_route_has_its_row(office: Office) -> None:
-    assert without_row(office.app, EXPECTED) == []
+    assert without_row(office.app, [*EXPECTED, *OF_PROGRAMS]) == []
 
 
 @pytest.mark.parametrize("route", routes.ROUTES, ids=lambda one: one.path)

@@ -17,6 +17,8 @@ from backhaul.alerting import find_problems
 from backhaul.alerting.problem import Facts, Problem
 from backhaul.app.actions import ActionContext, actions
 from backhaul.app.jobs import Jobs
+from backhaul.connect.record_matching import Matcher
+from backhaul.connect.submissions import Submissions
 from backhaul.core.clock import to_text
 from backhaul.ingest.fold_worker import Reprocessor
 from backhaul.ingest.webhook_secrets import SecretRegistry
@@ -192,7 +194,15 @@ async def open_office(
 
         dialects = {"main": Dialect()}
         parts = ActionContext(
-            store, clock, signers, refolder, SharedSignals(), dialects, jobs, ask
+            store,
+            clock,
+            signers,
+            refolder,
+            SharedSignals(),
+            dialects,
+            jobs,
+            ask,
+            Submissions(store.records, Matcher(clock, 60.0), lambda _: None),
         )
         shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
 

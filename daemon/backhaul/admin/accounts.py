@@ -63,7 +63,7 @@ class Passwords:
 
 
 TOKEN_FILE = "first-login-token"  # noqa: S105 - a file's name
-_NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}", re.ASCII)
+USER_NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}", re.ASCII)
 
 
 def user_actions(
@@ -108,7 +108,7 @@ async def create_user(
     first: bool = False,
 ) -> None:
     """Add a user with the `password` in `values`. Raises BackhaulError."""
-    if not _NAME.fullmatch(name):
+    if not USER_NAME.fullmatch(name):
         raise BackhaulError(
             "the user name must have 1 to 64 of the characters a-z, 0-9 and . _ @ -"
             " and begin with a letter or digit"

@@ -23,10 +23,11 @@ _LOCALE = "en"
 NARROW, MINUS = "\N{NO-BREAK SPACE}", "\N{MINUS SIGN}"
 _TIME = re.compile(r"(\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")
 _TONES = {
-    "good": "delivered applied folded settled accepted done up duplicate stale sent",
+    "good": "delivered applied folded settled accepted done up duplicate stale sent"
+    " valid",
     "wait": "planned sending uncertain waiting received running interrupted unhandled"
     " pending held",
-    "bad": "parked rejected quarantined open failed down stopped",
+    "bad": "parked rejected quarantined open failed down stopped revoked expired",
 }
 TONES = {word: tone for tone, words in _TONES.items() for word in words.split()}
 

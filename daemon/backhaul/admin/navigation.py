@@ -66,6 +66,7 @@ SECTIONS = (
             NavPage("/audit", "Audit log", Role.OPERATOR),
             NavPage("/charts", "Charts"),
             NavPage("/users", "Users", Role.ADMIN),
+            NavPage("/tokens", "API tokens", Role.ADMIN),
         ),
     ),
 )

@@ -12,6 +12,7 @@ from aiohttp import web
 from loguru import logger
 
 from backhaul.admin import login, theme
+from backhaul.admin.api import routes as api_routes
 from backhaul.admin.auth import Authorizer, Route
 from backhaul.admin.context import PageContext
 from backhaul.admin.pages import (
@@ -25,6 +26,7 @@ from backhaul.admin.pages import (
     overview,
     quarantined_row,
     search,
+    tokens,
 )
 from backhaul.errors import BackhaulError, Busy
 from backhaul.observe.metrics import CONTENT_TYPE
@@ -167,6 +169,7 @@ ROUTES: tuple[Route, ...] = (
     *administration.STORE_ROUTES,
     *commands.TARGET_ROUTES,
     *administration.USER_ROUTES,
+    *tokens.ROUTES,
     *login.ROUTES,
     *theme.ROUTES,
 )
@@ -180,6 +183,7 @@ def install(app: web.Application, services: Services) -> None:
         app.router.add_route(route.method, route.path, authorizer.page(route))
     for opened in login.OPEN:
         app.router.add_route(opened.method, opened.path, authorizer.open_page(opened))
+    api_routes.install(app, context)
     app.on_response_prepare.append(partial(harden, context.origin))
 
     async def begin(_: web.Application) -> None:

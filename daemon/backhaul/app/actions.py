@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from backhaul.admin import accounts
+from backhaul.admin import accounts, tokens
 from backhaul.admin.accounts import Passwords
 from backhaul.app import mapping_actions
 from backhaul.app.bulk_actions import change_commands, change_deliveries
@@ -31,6 +31,7 @@ from backhaul.store.stock_targets import HeldFilter
 
 if TYPE_CHECKING:
     from backhaul.app.jobs import Jobs
+    from backhaul.connect.submissions import Submissions
     from backhaul.core.clock import Clock
     from backhaul.ingest.fold_worker import Reprocessor
     from backhaul.ingest.webhook_secrets import SecretRegistry
@@ -68,6 +69,7 @@ class ActionContext(msgspec.Struct, frozen=True):
     dialects: Mapping[str, Dialect]
     jobs: Jobs
     ask_connector: Callable[[str], Awaitable[dict[str, int]]]
+    submissions: Submissions
 
 
 def actions(parts: ActionContext) -> dict[str, Action]:
@@ -77,8 +79,11 @@ def actions(parts: ActionContext) -> dict[str, Action]:
 
 
 def user_actions(store: Store) -> dict[str, Action]:
-    """Return the actions on users. Any member carries them out itself."""
-    return accounts.user_actions(store.users, Passwords())
+    """Return the actions on users and tokens. Any member carries them out itself."""
+    return {
+        **accounts.user_actions(store.users, Passwords()),
+        **tokens.token_actions(store.tokens),
+    }
 
 
 async def _preview(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
@@ -319,6 +324,11 @@ async def _remove_mapping(parts: ActionContext, asked: Mapping[str, Any]) -> Ans
     return await mapping_actions.remove_mapping(parts.store, asked)
 
 
+async def _submit_record(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
+    """Store the record of a program under its key; return where it stands."""
+    return await parts.submissions.act(asked)
+
+
 async def _rebuild_search(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Empty the index, and fill it again; `only_wake`: another daemon emptied it."""
     if not asked.get("only_wake"):
@@ -428,6 +438,7 @@ STORE_ACTIONS: Mapping[
     "quarantine/drop": _drop_row,
     "quarantine/edit": _edit_row,
     "quarantine/retry": _retry_row,
+    "records/submit": _submit_record,
     "search/rebuild": _rebuild_search,
     "secrets/drop": _drop_secret,
     "stock/release": _release_targets,

@@ -34,6 +34,7 @@ from backhaul.connect.host import poll_now
 from backhaul.connect.http_routes import ConnectorRoutes
 from backhaul.connect.quarantine_retry import UnmatchedRetry
 from backhaul.connect.record_matching import Matcher
+from backhaul.connect.submissions import Submissions
 from backhaul.core.clock import SystemClock, is_cancelled, to_text
 from backhaul.errors import Busy
 from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
@@ -343,6 +344,11 @@ class Daemon:
     async def _ask_connector(self, name: str) -> dict[str, int]:
         return await poll_now(self._hosts, name)
 
+    def _wake_records(self, store: str) -> None:
+        """Wake what works on new records of a store."""
+        if (shop := self._shops.get(store)) is not None:
+            shop.sender.context.signals.records_accepted.emit()
+
     def _unsigned(self) -> dict[str, str]:
         live = self._receiving.signers.live()
         return unsigned_stores(self._shops, live, self.public_url)
@@ -369,6 +375,7 @@ class Daemon:
             ShopsView(self._shops, lambda shop: shop.sender.dialect),
             self._jobs,
             self._ask_connector,
+            Submissions(store.records, self._matcher, self._wake_records),
         )
         assert self._stores is not None  # noqa: S101 - it is built before
         parts = given, self._shops, self._stores.using, self._monitoring

@@ -23,6 +23,7 @@ from backhaul.connect import registry
 from backhaul.connect.host import Host
 from backhaul.connect.polling import PollSchedule
 from backhaul.connect.record_matching import Matcher
+from backhaul.connect.submissions import Submissions
 from backhaul.core.clock import SystemClock
 from backhaul.errors import AlreadyRunning
 from backhaul.ingest.fold_worker import FoldWorker, Reprocessor
@@ -125,6 +126,7 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
                 dialects,
                 jobs,
                 partial(_ask_connector, settings, store),
+                Submissions(store.records, _holding(settings), lambda _: None),
             )
             yield actions(parts)
             while (await store.search.follow(describe, SLICE_SECONDS)).more:
@@ -133,11 +135,17 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
             await store.stop()
 
 
+def _holding(settings: Settings) -> Matcher:
+    """Return a matcher that quarantines no record because its order is unknown."""
+    matcher = Matcher(CLOCK, settings.connect.match_wait)
+    matcher.hold(settings.stores)
+    return matcher
+
+
 async def _ask_connector(settings: Settings, store: Store, name: str) -> dict[str, int]:
     """Ask one connector for its records; the daemon matches them when it starts."""
     own = settings.connectors[name]
-    matcher = Matcher(CLOCK, settings.connect.match_wait)
-    matcher.hold(settings.stores)
+    matcher = _holding(settings)
     host = Host(
         registry.build(name, own.type, own.options),
         StoreContext(own.store, CLOCK, CHANCE),

@@ -34,6 +34,7 @@ from backhaul.store.filters import COMMANDS, NO_FILTER, Filter
 from backhaul.store.matching import Command
 from backhaul.store.read_models import Reader
 from backhaul.store.read_records import CommandDetail, ListedCommand
+from backhaul.store.shown_fields import fields
 
 commands = typer.Typer(no_args_is_help=True, help="Outbound commands to the platform.")
 
@@ -192,7 +193,7 @@ def show_command(
 def _as_json(found: CommandDetail) -> Found:
     digests = (found.digest, found.request_digest)
     digest, request_digest = (each and each.hex() for each in digests)
-    shown = output.fields(found) | {"digest": digest, "request_digest": request_digest}
+    shown = fields(found) | {"digest": digest, "request_digest": request_digest}
     return {**shown, "next": command_view.next_steps(found)}
 
 

@@ -28,6 +28,7 @@ from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 from backhaul.settings.values import duration_text
 from backhaul.store.filters import Filter
+from backhaul.store.shown_fields import fields
 
 connectors = typer.Typer(
     no_args_is_help=True, help="Connections to the back office, and their deliveries."
@@ -217,7 +218,7 @@ def list_waiting(
         waiting = known.waiting_records(limit + 1)
     wait = settings.connect.match_wait
     rows = [
-        output.fields(each) | {"quarantine_at": _later(each.received_at, wait)}
+        fields(each) | {"quarantine_at": _later(each.received_at, wait)}
         for each in waiting[:limit]
     ]
     columns = ("received_at", "connection", "kind", "locator", "reason")

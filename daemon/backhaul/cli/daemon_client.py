@@ -11,6 +11,7 @@ from backhaul.app import jobs
 from backhaul.app.control_socket import ConnectionLost, Control, NoDaemon
 from backhaul.cli import context
 from backhaul.errors import BackhaulError
+from backhaul.store.shown_fields import job_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,28 +49,10 @@ def job_rows(
     plans = status.get("plans") or jobs.plans(settings)
     rules = status.get("rules") or jobs.rules(settings)
     return [
-        {
-            "job": key[0],
-            "store": key[1],
-            "when": words,
-            "rule": rules.get(label),
-            **_last(states.get(key)),
-            "next_run_at": next_runs.get(label),
-        }
+        job_row(key, words, rules.get(label), states.get(key), next_runs.get(label))
         for label, words in plans.items()
         for key in [jobs.key_of(label)]
     ]
-
-
-def _last(state: JobStatus | None) -> dict[str, Any]:
-    """Return the facts of the last run."""
-    return {
-        "paused_at": state and state.paused_at,
-        "outcome": state and state.outcome,
-        "detail": state and state.detail,
-        "last_run_at": state and state.started_at,
-        "trigger": state and state.trigger,
-    }
 
 
 CHANGE_SECONDS = 3_600.0

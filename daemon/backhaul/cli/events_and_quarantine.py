@@ -30,6 +30,7 @@ from backhaul.store.filters import EVENTS, NO_FILTER, QUARANTINE, Filter
 from backhaul.store.inbox import EventState, Selection
 from backhaul.store.read_records import ListedEvent, ListedQuarantine
 from backhaul.store.records import ROW_STATES, RowVerb
+from backhaul.store.shown_fields import fields
 
 events = typer.Typer(no_args_is_help=True, help="Inbound events from the platform.")
 quarantine = typer.Typer(
@@ -113,7 +114,7 @@ def show_event(
         found = known.event(event)
     if found is None:
         raise BackhaulError(f"there is no event {event}; see: backhaul events list")
-    _show(output.fields(found), as_json)
+    _show(fields(found), as_json)
 
 
 @quarantine.command(
@@ -171,7 +172,7 @@ def show_quarantined(
         raise BackhaulError(
             f"there is no quarantined row {row}; see: backhaul quarantine list"
         )
-    shown = output.fields(found)
+    shown = fields(found)
     del shown["payload"], shown["store"]
     _show(shown, as_json)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 from msgspec import Struct
-from msgspec.structs import asdict, force_setattr, replace
+from msgspec.structs import force_setattr, replace
 from rich import box
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from backhaul.observe.redaction import printable
-from backhaul.store.read_records import EventDetail, ListedEvent
+from backhaul.store.shown_fields import fields, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -136,31 +136,14 @@ _USUAL_WIDTH = 80
 _NAMES = {"job", "store", "state", "kind", "topic", "fingerprint", "name"}
 
 
-_SAME_NAME = {
-    "instance": "connection",
-    "target": "object_id",
-    "looks": "checks",
-    "by_hand": "decisions",
-}
-"""The fields of records that have another name in the output."""
-
-
-def fields(record: Struct) -> dict[str, Any]:
-    """Return a record's fields, each under the name that all commands use for it."""
-    names = _SAME_NAME
-    if isinstance(record, ListedEvent | EventDetail):
-        names = _SAME_NAME | {"detail": "reason"}
-    return {names.get(name, name): value for name, value in asdict(record).items()}
-
-
 def json(document: object) -> None:
     """Print one JSON document."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(_plain(document)), indent=2))
+    typer.echo(msgspec.json.format(msgspec.json.encode(plain(document)), indent=2))
 
 
 def json_line(document: object) -> None:
     """Print one JSON document on one line."""
-    typer.echo(msgspec.json.encode(_plain(document)))
+    typer.echo(msgspec.json.encode(plain(document)))
 
 
 def table(
@@ -470,13 +453,3 @@ def _cell(value: object, *, dim: bool = True) -> Text:
 
 def _decoded(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Struct):
-        value = fields(value)
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return _decoded(value) if isinstance(value, bytes) else value

@@ -30,6 +30,7 @@ from backhaul.cli.run import EXAMPLE, demo, reference, run
 from backhaul.cli.secrets import secrets
 from backhaul.cli.status import status
 from backhaul.cli.stock import stock, targets
+from backhaul.cli.tokens import tokens
 from backhaul.cli.traffic import capture, listen, replay, trigger
 from backhaul.cli.users import users
 
@@ -129,6 +130,7 @@ app.add_typer(incidents, name="incidents")
 app.add_typer(jobs, name="jobs")
 app.add_typer(secrets, name="secrets")
 app.add_typer(stock, name="stock")
+app.add_typer(tokens, name="tokens")
 app.add_typer(users, name="users")
 
 # The words of earlier versions, for one release.

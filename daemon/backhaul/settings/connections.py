@@ -19,6 +19,9 @@ from backhaul.settings.values import (
     parse_duration,
 )
 
+API = "api"
+"""The connection of the records that programs submit over the HTTP API."""
+
 
 class Fields(Section):
     """Names of fields in a fulfill request and in an order's fulfillments (parcels)."""

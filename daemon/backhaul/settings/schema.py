@@ -16,7 +16,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from backhaul.settings.connections import Connector, Store
+from backhaul.settings.connections import API, Connector, Store
 from backhaul.settings.infrastructure import ROLES, AlertSettings, Cluster, Database
 from backhaul.settings.jobs import Job, Jobs, Scheduled, StoreJobName, polling_job
 from backhaul.settings.values import (
@@ -326,6 +326,11 @@ class Settings(BaseSettings):
         cls, connectors: dict[str, Connector], info: ValidationInfo
     ) -> dict[str, Connector]:
         """Fill in the only store where a connection names none."""
+        if API in connectors:
+            raise ValueError(
+                f"cannot have the name {API!r}, because the records of programs that"
+                " use the HTTP API have it; choose another name"
+            )
         stores = list(info.data.get("stores", ()))
         if len(stores) != 1:
             return connectors

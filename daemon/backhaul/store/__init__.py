@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         SealedSecrets,
         WebhookSecrets,
     )
-    from backhaul.store.operators import Logins, Requests, Users
+    from backhaul.store.operators import Logins, Requests, Tokens, Users
     from backhaul.store.ownership import Member, Ownership
     from backhaul.store.read_models import Reader, SearchIndex
     from backhaul.store.records import ConnectorDocuments, Quarantine, Records
@@ -91,6 +91,7 @@ class Store(Protocol):
     erasure: Erasure
     kv: KeyValues
     users: Users
+    tokens: Tokens
     webhook_secrets: WebhookSecrets
     sealed_secrets: SealedSecrets
     job_runs: JobRuns

@@ -10,7 +10,7 @@ from msgspec import Struct
 from backhaul.store.filters import NO_FILTER, QuarantineCounts, SelectedRows, Sort
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from backhaul.store.bulk import BulkRow
     from backhaul.store.catalogue_lists import (
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from backhaul.store.matching import Command
     from backhaul.store.mirror import Pass, SyncState
     from backhaul.store.operations import AlertConditions, HeldTargets, MetricSample
+    from backhaul.store.operators import ListedToken
     from backhaul.store.order_lists import ListedOrder, OrderPlace, OrderTab, Parcel
     from backhaul.store.read_records import (
         ChangedObject,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         ListedCommand,
         ListedDelivery,
         ListedEvent,
+        ListedLevel,
         ListedQuarantine,
         ListedRecord,
         ListedRun,
@@ -50,9 +52,11 @@ if TYPE_CHECKING:
         OrderLine,
         Overview,
         QuarantineDetail,
+        RecentChange,
         SearchHit,
         TimelineEntry,
     )
+    from backhaul.store.records import RecordDetail
     from backhaul.store.stock_targets import HeldFilter
 
 
@@ -250,6 +254,10 @@ class Reader(Protocol):
         """Return the last records of a connection."""
         ...
 
+    def record(self, id_: int) -> RecordDetail | None:
+        """Return one record, and where it stands."""
+        ...
+
     def waiting_records(self, limit: int) -> list[ListedWaitingRecord]:
         """Return the records that wait for their order or SKU, the oldest first."""
         ...
@@ -314,6 +322,10 @@ class Reader(Protocol):
         """Return the users of the dashboard, by name, without their passwords."""
         ...
 
+    def tokens(self) -> list[ListedToken]:
+        """Return the tokens of the HTTP API, by name, without their secrets."""
+        ...
+
     def samples(self, since: str) -> list[MetricSample]:
         """Return the samples since a time, the oldest first."""
         ...
@@ -372,6 +384,16 @@ class Reader(Protocol):
         """Return the variants of a product."""
         ...
 
+    def stock_levels(
+        self, sku: str | None, store: str | None, limit: int, after: tuple[str, str]
+    ) -> list[ListedLevel]:
+        """Return the stock of variants, by store and variant id.
+
+        The list continues behind the store and variant `after`; two empty texts begin
+        it.
+        """
+        ...
+
     def timeline(self, kind: str, found: FoundObject) -> list[TimelineEntry]:
         """Return the history of an object, the oldest entry first.
 
@@ -402,6 +424,16 @@ class Reader(Protocol):
 
     def not_searched(self, before: int | None) -> int | None:
         """Return the change before which `latest_changes` did not search, if any."""
+        ...
+
+    def change_places(self) -> dict[str, int]:
+        """Return the last number of each table that `recent_changes` reads."""
+        ...
+
+    def recent_changes(
+        self, places: Mapping[str, int], limit: int
+    ) -> dict[str, list[RecentChange]]:
+        """Return up to `limit` rows behind the place in each table, in their order."""
         ...
 
     def counts(self) -> Counts:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence  # noqa: TC003 - shapes are made of them
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from backhaul.store.asked import Asked  # noqa: TC001 - shapes are made of it
 
-    from backhaul.store.asked import Asked
+if TYPE_CHECKING:
     from backhaul.store.inbox import UnreadableOrder
     from backhaul.store.mirror import UnknownStatus
 
@@ -396,6 +396,20 @@ class OrderLine(Struct, frozen=True):
     unit_price_minor: int | None
 
 
+class ListedLevel(Struct, frozen=True):
+    """The stock of a variant at the platform; `since` is when it last changed."""
+
+    store: str
+    sku: str | None
+    product: str | None
+    variant: str | None
+    stock: int
+    since: str
+    barcode: str | None
+    product_id: str
+    variant_id: str
+
+
 class ListedVariant(Struct, frozen=True):
     """A variant of a product."""
 
@@ -438,6 +452,21 @@ class ChangedObject(Struct, frozen=True):
     store: str
     id: str
     title: str
+
+
+class RecentChange(Struct, frozen=True):
+    """An object that changed lately, and its state now; `type` is its kind.
+
+    `number` increases in its table. While `is_open` is 1, the object changes without a
+    new number. The type is empty for a number that is about nothing else.
+    """
+
+    number: int
+    type: str
+    id: str
+    store: str
+    state: str
+    is_open: int
 
 
 class Counts(Struct, frozen=True):

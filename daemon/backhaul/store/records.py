@@ -129,6 +129,40 @@ class RecordOutcome(Struct, frozen=True):
     also: tuple[RecordOutcome, ...] = ()
 
 
+class RecordDetail(Struct, frozen=True):
+    """One record, and where its command or its row in the quarantine stands.
+
+    `kind` is None if the record is damaged. `quarantine_id` is the row's number, if the
+    record was ever in quarantine.
+    """
+
+    id: int
+    received_at: str
+    store: str
+    instance: str
+    key: str
+    kind: str | None
+    locator: str
+    state: str
+    reason: str
+    command_id: str | None
+    command_state: str | None
+    command_reason: str | None
+    quarantine_id: int | None
+
+
+class Submitted(Struct, frozen=True):
+    """What became of a record that a program submitted with a key.
+
+    `outcome` is None if the key was known; then `is_same` tells whether the record of
+    that key is the same.
+    """
+
+    record: RecordDetail
+    outcome: RecordOutcome | None
+    is_same: bool
+
+
 MatchOne: TypeAlias = (
     "Callable[[WaitingRecord, MatchReader],"
     " Matched | Tracked | ListEnd | Known | Unmatched]"
@@ -173,6 +207,15 @@ class Records(Protocol):
         match_one: MatchOne,
     ) -> list[RecordOutcome]:
         """Store records and cursor in one transaction, and plan matched records."""
+        ...
+
+    async def submit(
+        self, instance: str, store: str, record: NewRecord, match_one: MatchOne
+    ) -> Submitted:
+        """Store a record whose key a program chose, and plan it if it matches.
+
+        A record with a known key changes nothing, so a program may repeat it.
+        """
         ...
 
     async def match(self, match_one: MatchOne, limit: int) -> list[RecordOutcome]:

@@ -25,6 +25,7 @@ from backhaul.store.sql.operations.job_runs import SqlJobRuns
 from backhaul.store.sql.operations.kv import SqlKeyValues
 from backhaul.store.sql.operations.operators import SqlUsers
 from backhaul.store.sql.operations.retention import SqlRetention
+from backhaul.store.sql.operations.tokens import SqlTokens
 from backhaul.store.sql.operations.webhook_secrets import (
     SqlSealedSecrets,
     SqlWebhookSecrets,
@@ -99,6 +100,7 @@ class SqlStore(Store):
         self.gauges = SqlGauges(engine)
         self.alert_conditions = SqlAlertConditions(engine)
         self.users = SqlUsers(engine)
+        self.tokens = SqlTokens(engine)
         self.metric_samples = SqlMetricSamples(engine)
 
     def start(self) -> None:

@@ -22,6 +22,7 @@ from backhaul.store.postgres.ownership import PostgresOwnership
 from backhaul.store.postgres.streams import FoldPlaces, StreamInbox
 from backhaul.store.sql.operations import move_marks
 from backhaul.store.sql.operations.operators import SqlUsers
+from backhaul.store.sql.operations.tokens import SqlTokens
 from backhaul.store.sql.operations.webhook_secrets import (
     SqlSealedSecrets,
     SqlWebhookSecrets,
@@ -87,6 +88,7 @@ class PostgresStore(SqlStore):
         self.webhook_secrets = SqlWebhookSecrets(free)
         self.sealed_secrets = SqlSealedSecrets(engine, free)
         self.users = SqlUsers(OperatorEngine(engine, "users"))
+        self.tokens = SqlTokens(OperatorEngine(engine, "api_tokens"))
         self.logins = PostgresLogins(engine)
         if fence is not None:
             self.ownership = PostgresOwnership(url, engine, fence, places)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sqlite_utils import Migrations
 
 from backhaul.store.sql.schema import (
+    API_TOKENS,
     BASELINE,
     CONNECTOR_DOCUMENTS,
     LIST_INDEXES,
@@ -121,6 +122,12 @@ def m006_mappings(database: Database) -> None:
 def m007_list_indexes(database: Database) -> None:
     """Indexes, so that lists find the few rows in rare states."""
     _execute(database, LIST_INDEXES)
+
+
+@migrations()
+def m008_api_tokens(database: Database) -> None:
+    """A table of tokens for programs that use the HTTP API."""
+    _execute(database, API_TOKENS)
 
 
 def _execute(database: Database, step: str) -> None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _USERS = "SELECT name, role, secret FROM users"
 _REVOKED = "SELECT store, fingerprint FROM webhook_secrets WHERE dropped_at IS NOT NULL"
+_REFUSED_TOKENS = "SELECT name FROM api_tokens WHERE revoked_at IS NOT NULL"
+_VALID_TOKENS = "SELECT name FROM api_tokens WHERE revoked_at IS NULL"
 _ERASED = "SELECT store, customer_id FROM erased_customers"
 _PAUSED = "SELECT job, store FROM job_state WHERE paused_at IS NOT NULL"
 # The last decision of an operator on each command, if its state is still that one.
@@ -71,7 +73,7 @@ def returned_decisions(before: Path, restored: Path) -> tuple[str, ...] | None:
             file_backup.open_read_only(before) as old,
             file_backup.open_read_only(restored) as new,
         ):
-            kinds = (_users, _secrets, _customers, _commands, _jobs)
+            kinds = (_users, _tokens, _secrets, _customers, _commands, _jobs)
             return (*chain.from_iterable(kind(old, new) for kind in kinds),)
     except sqlite3.Error:  # it is damaged, or older than these tables
         return None
@@ -89,6 +91,16 @@ def _users(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
         if secret != was_secret:
             fix = f"backhaul users password {name}"
             yield (f"dashboard user {name} has the password of the backup: {fix}")
+
+
+def _tokens(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
+    revoked = {name for (name,) in old.execute(_REFUSED_TOKENS)}
+    valid = {name for (name,) in new.execute(_VALID_TOKENS)}
+    for name in sorted(revoked & valid):
+        yield (
+            f"the revoked API token {name} is valid again: backhaul tokens revoke"
+            f" {name}"
+        )
 
 
 def _secrets(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 WITHHELD: Mapping[str, frozenset[str]] = {
     "users": frozenset({"secret"}),
+    "api_tokens": frozenset({"digest"}),
     "erased_emails": frozenset({"digest"}),
 }
-"""Columns that are shown as NULL: password hashes, and hashes of erased addresses."""
+"""Columns that are shown as NULL: hashes of passwords, tokens and erased addresses."""
 LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 16 << 20,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,

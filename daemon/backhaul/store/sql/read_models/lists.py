@@ -41,9 +41,10 @@ from backhaul.store.sql.dialect import ascii_text, elements, member
 from backhaul.store.sql.inbox import quarantine
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.mirror.sync_progress import COLUMNS as PASS_COLUMNS
-from backhaul.store.sql.operations import kv
+from backhaul.store.sql.operations import kv, tokens
 from backhaul.store.sql.read_models import filtered
 from backhaul.store.sql.read_models.timeline import ORDER_NAME
+from backhaul.store.sql.records import submission
 from backhaul.store.sql.selection import NO_END, all_words, as_list, given, where
 from backhaul.store.sql.stock_targets import adjustments, held_targets
 from backhaul.store.sql.stock_targets.rows import SHOWN_STATE
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from backhaul.store.filters import Filter, Span
     from backhaul.store.matching import Command
     from backhaul.store.operations import HeldTargets
+    from backhaul.store.operators import ListedToken
+    from backhaul.store.records import RecordDetail
     from backhaul.store.sql.family import Connection
     from backhaul.store.stock_targets import HeldFilter
 
@@ -354,6 +357,12 @@ class SqlLists:
         values = {"instance": instance, "limit": limit}
         return [ListedRecord(*row) for row in self._rows(_LAST_RECORDS, values)]
 
+    def record(self, id_: int) -> RecordDetail | None:
+        try:
+            return submission.detail(self._connection, id_)
+        except OverflowError:
+            return None
+
     def waiting_records(self, limit: int) -> list[ListedWaitingRecord]:
         rows = self._rows(_WAITING_RECORDS, {"limit": limit})
         return [ListedWaitingRecord(*row) for row in rows]
@@ -416,6 +425,9 @@ class SqlLists:
 
     def users(self) -> list[ListedUser]:
         return [ListedUser(*row) for row in self._rows(_USERS)]
+
+    def tokens(self) -> list[ListedToken]:
+        return tokens.listed(self._connection)
 
     def samples(self, since: str) -> list[MetricSample]:
         return [MetricSample(*row) for row in self._rows(_SAMPLES, {"since": since})]

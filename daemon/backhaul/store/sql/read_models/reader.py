@@ -13,6 +13,7 @@ from backhaul.store.read_records import (
     ConnectionFigures,
     Counts,
     FoundObject,
+    ListedLevel,
     ListedVariant,
     NearMatch,
     OrderLine,
@@ -28,13 +29,19 @@ from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.mirror.search_index import CURSOR as SEARCH_CURSOR
 from backhaul.store.sql.mirror.sync_progress import sync_states
 from backhaul.store.sql.operations import alerts, kv
-from backhaul.store.sql.read_models import catalogue, near_matches, orders, timeline
+from backhaul.store.sql.read_models import (
+    catalogue,
+    near_matches,
+    orders,
+    recent_changes,
+    timeline,
+)
 from backhaul.store.sql.read_models.lists import SqlLists
 from backhaul.store.sql.records import mappings, unused_of_order
 from backhaul.store.sql.selection import NO_END
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from backhaul.store.catalogue_lists import (
         ListedCustomer,
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
     from backhaul.store.mirror import SyncState
     from backhaul.store.operations import AlertConditions
     from backhaul.store.order_lists import ListedOrder, OrderPlace, OrderTab, Parcel
+    from backhaul.store.read_records import RecentChange
     from backhaul.store.sql.family import Connection
 
 Search: TypeAlias = (
@@ -71,6 +79,16 @@ _PARTS = {
         LEFT JOIN inventory_levels l ON l.store = v.store AND l.variant_id = v.id
         WHERE v.store = :store AND v.product_id = :id ORDER BY v.id
     """,
+}
+# The view has the columns of `backhaul export stock`.
+_LEVELS = f"""
+    SELECT {", ".join(ListedLevel.__struct_fields__)} FROM stock WHERE {{}}
+    ORDER BY store, variant_id LIMIT :limit
+"""  # noqa: S608 - constants
+_LEVEL_TERMS = {
+    "sku": "sku = :sku",
+    "store": "store = :store",
+    "after_store": "(store, variant_id) > (:after_store, :after_variant)",
 }
 _MIRRORED = """
     SELECT (SELECT count(*) FROM orders) AS orders,
@@ -221,6 +239,15 @@ class SqlReader(SqlLists, Reader):
         rows = self._rows(_PARTS["product"], {"store": store, "id": id_})
         return [ListedVariant(*row) for row in rows]
 
+    def stock_levels(
+        self, sku: str | None, store: str | None, limit: int, after: tuple[str, str]
+    ) -> list[ListedLevel]:
+        values = {"sku": sku, "store": store, "limit": limit}
+        values |= {"after_store": after[0], "after_variant": after[1]}
+        terms = [text for name, text in _LEVEL_TERMS.items() if values[name]]
+        rows = self._rows(_LEVELS.format(" AND ".join(terms) or "1 = 1"), values)
+        return [ListedLevel(*row) for row in rows]
+
     def timeline(self, kind: str, found: FoundObject) -> list[TimelineEntry]:
         is_variant = kind == "sku"
         values = {
@@ -248,6 +275,14 @@ class SqlReader(SqlLists, Reader):
 
     def unindexed(self) -> int:
         return int(self._rows(_UNINDEXED, {"cursor": SEARCH_CURSOR})[0][0])
+
+    def change_places(self) -> dict[str, int]:
+        return recent_changes.ends(self._connection)
+
+    def recent_changes(
+        self, places: Mapping[str, int], limit: int
+    ) -> dict[str, list[RecentChange]]:
+        return recent_changes.since(self._connection, places, limit)
 
     def counts(self) -> Counts:
         (row,) = self._rows(_COUNTS)

@@ -12,6 +12,7 @@ from backhaul.store.sql.dialect import as_bytes, elements, is_damaged
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.inbox.quarantine import text_of
 from backhaul.store.sql.mirror.lookup import MirrorReader
+from backhaul.store.sql.records import submission
 from backhaul.store.sql.records.acceptance import Acceptance
 from backhaul.store.sql.records.matching import Matching
 from backhaul.store.sql.stock_targets import held_targets
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
 
-    from backhaul.store.records import MatchOne, NewRecord, RecordOutcome
+    from backhaul.store.records import MatchOne, NewRecord, RecordOutcome, Submitted
     from backhaul.store.sql.family import Connection
     from backhaul_sdk import Documents, NameInStore
 
@@ -92,6 +93,18 @@ class SqlRecords(Family):
             outcomes.append(acceptance.accept(record))
             note_listed(connection, outcomes[-1].record)
         return outcomes
+
+    @write
+    def submit(
+        self,
+        connection: Connection,
+        instance: str,
+        store: str,
+        record: NewRecord,
+        match_one: MatchOne,
+    ) -> Submitted:
+        matching = Matching(connection, self._engine, match_one, self._now())
+        return submission.submit(connection, instance, store, record, matching)
 
     @write
     def must_read_stock_list(self, connection: Connection, instance: str) -> bool:

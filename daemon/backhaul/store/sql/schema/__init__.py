@@ -117,6 +117,7 @@ QUARANTINE_STATES = "m004_quarantine_states"
 ORDER_LISTS = "m005_order_lists"
 MAPPINGS = "m006_mappings"
 LIST_INDEXES = "m007_list_indexes"
+API_TOKENS = "m008_api_tokens"
 STEPS: Mapping[str, tuple[str, ...]] = {
     BASELINE: (
         *inbox_and_mirror.INBOX,
@@ -131,6 +132,7 @@ STEPS: Mapping[str, tuple[str, ...]] = {
     ORDER_LISTS: inbox_and_mirror.ORDER_LISTS,
     MAPPINGS: commands_and_operations.MAPPINGS,
     LIST_INDEXES: inbox_and_mirror.LIST_INDEXES,
+    API_TOKENS: commands_and_operations.API_TOKENS,
 }
 """The statements of each migration, the oldest first. Those of a released migration
 never change."""

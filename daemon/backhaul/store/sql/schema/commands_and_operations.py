@@ -280,6 +280,15 @@ OPERATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID
     """,
 )
+API_TOKENS: tuple[str, ...] = (
+    """
+    CREATE TABLE api_tokens (
+        name TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, scope TEXT NOT NULL,
+        created_at TEXT NOT NULL, created_by TEXT NOT NULL, expires_at TEXT,
+        last_used_at TEXT, revoked_at TEXT
+    ) WITHOUT ROWID
+    """,
+)
 CONNECTOR_DOCUMENTS: tuple[str, ...] = (
     """
     CREATE TABLE connector_documents (

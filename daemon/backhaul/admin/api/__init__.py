@@ -1,0 +1,1 @@
+"""The HTTP API `/backhaul/v1` for people's own programs, on the admin listener."""

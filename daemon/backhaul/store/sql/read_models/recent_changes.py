@@ -1,0 +1,140 @@
+"""What changed lately in the tables that have an increasing number, for a stream."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from backhaul.store.read_records import RecentChange
+from backhaul.store.sql.dialect import elements
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul.store.sql.family import Connection
+
+# Each query has the columns of RecentChange. A command changes its state with an
+# attempt, a check or a decision, and each of these has a number of its own.
+_QUERIES: Mapping[str, str] = {
+    "inbox": """
+        SELECT i.id, 'event', CAST(i.id AS TEXT), i.store,
+               coalesce(o.state, 'received'), CASE WHEN o.id IS NULL THEN 1 ELSE 0 END
+        FROM inbox i LEFT JOIN event_outcomes o ON o.id = i.id
+        WHERE i.id > :after ORDER BY i.id LIMIT :limit
+    """,
+    "commands": """
+        SELECT seq, 'command', id, store, state, 0
+        FROM commands WHERE seq > :after ORDER BY seq LIMIT :limit
+    """,
+    "stock_targets": """
+        SELECT t.seq, 'command', t.id, t.store, c.state, 0
+        FROM stock_targets t JOIN commands_and_targets c ON c.id = t.id
+        WHERE t.seq > :after ORDER BY t.seq LIMIT :limit
+    """,
+    "attempts": """
+        SELECT a.id, 'command', c.id, c.store, c.state,
+               CASE WHEN a.finished_at IS NULL THEN 1 ELSE 0 END
+        FROM attempts a JOIN commands c ON c.id = a.command_id
+        WHERE a.id > :after ORDER BY a.id LIMIT :limit
+    """,
+    "resolution_checks": """
+        SELECT r.id, 'command', c.id, c.store, c.state, 0
+        FROM resolution_checks r JOIN commands c ON c.id = r.command_id
+        WHERE r.id > :after ORDER BY r.id LIMIT :limit
+    """,
+    "quarantine": """
+        SELECT q.id, 'quarantine', CAST(q.id AS TEXT),
+               CASE WHEN q.source = 'event' THEN q.name ELSE coalesce(r.store, '') END,
+               q.state, 0
+        FROM quarantine q LEFT JOIN records r
+          ON q.source = 'record' AND r.instance = q.name AND r.key = q.key
+        WHERE q.id > :after ORDER BY q.id LIMIT :limit
+    """,
+    "deliveries": """
+        SELECT seq, 'delivery', CAST(seq AS TEXT) AS object, store, state,
+               CASE WHEN state IN ('planned', 'sending', 'uncertain') THEN 1 ELSE 0 END
+        FROM deliveries WHERE seq > :after ORDER BY seq LIMIT :limit
+    """,
+}
+_DECISIONS = "audit"
+SOURCES = (*_QUERIES, _DECISIONS)
+"""The tables whose numbers make a place in the stream, in their order."""
+_NUMBERS = {"commands": "seq", "stock_targets": "seq", "deliveries": "seq"}
+_AUDIT = """
+    SELECT id, action, detail, command_id FROM audit
+    WHERE id > :after ORDER BY id LIMIT :limit
+"""
+_NAMED = re.compile(r"(row|delivery) (\d+)")
+_OF_DECISIONS: Mapping[str, str] = {
+    "command": f"""
+        SELECT 0, 'command', id, store, state, 0 FROM commands_and_targets
+        WHERE id IN (SELECT value FROM {elements(":ids", "$")})
+    """,  # noqa: S608 - constants
+    "row": f"""
+        SELECT 0, 'quarantine', CAST(q.id AS TEXT),
+               CASE WHEN q.source = 'event' THEN q.name ELSE coalesce(r.store, '') END,
+               q.state, 0
+        FROM quarantine q LEFT JOIN records r
+          ON q.source = 'record' AND r.instance = q.name AND r.key = q.key
+        WHERE q.id IN (SELECT CAST(value AS BIGINT) FROM {elements(":ids", "$")})
+    """,  # noqa: S608 - constants
+    "delivery": f"""
+        SELECT 0, 'delivery', CAST(seq AS TEXT), store, state, 0 FROM deliveries
+        WHERE seq IN (SELECT CAST(value AS BIGINT) FROM {elements(":ids", "$")})
+    """,  # noqa: S608 - constants
+}
+
+
+def ends(connection: Connection) -> dict[str, int]:
+    """Return the last number of each source."""
+    return {
+        source: int(
+            connection.execute(
+                f"SELECT coalesce(max({_NUMBERS.get(source, 'id')}), 0) AS n"  # noqa: S608 - constants
+                f" FROM {source}"
+            ).fetchone()[0]
+        )
+        for source in SOURCES
+    }
+
+
+def since(
+    connection: Connection, places: Mapping[str, int], limit: int
+) -> dict[str, list[RecentChange]]:
+    """Return the rows behind the place of each source, by source."""
+    found = {
+        source: [
+            RecentChange(*row)
+            for row in connection.execute(
+                query, {"after": places[source], "limit": limit}
+            )
+        ]
+        for source, query in _QUERIES.items()
+    }
+    return found | {_DECISIONS: _decided(connection, places[_DECISIONS], limit)}
+
+
+def _decided(connection: Connection, after: int, limit: int) -> list[RecentChange]:
+    """Return what operators decided about, each with the number of its audit entry."""
+    named: dict[tuple[str, str], int] = {}
+    last = after
+    values = {"after": after, "limit": limit}
+    for last, action, detail, command in connection.execute(_AUDIT, values).fetchall():
+        match = _NAMED.match(detail)
+        if command is not None:
+            named["command", command] = last
+        elif match and action.startswith(("quarantine ", "deliveries ")):
+            named[match[1], match[2]] = last
+    found = []
+    for kind, query in _OF_DECISIONS.items():
+        ids = [id_ for each, id_ in named if each == kind]
+        rows = connection.execute(query, {"ids": json.dumps(ids)}) if ids else ()
+        for _, type_, id_, store, state, _ in rows:
+            number = named[kind, id_]
+            found.append(RecentChange(number, type_, id_, store, state, is_open=0))
+    found.sort(key=lambda each: each.number)
+    if last > after and (not found or found[-1].number < last):
+        # The entries behind the last change are about something else.
+        found.append(RecentChange(last, "", "", "", "", is_open=0))
+    return found
