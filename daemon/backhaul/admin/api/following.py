@@ -74,13 +74,12 @@ class Follower:
         return known != row.state
 
     def _move(self, source: str, rows: Sequence[RecentChange], now: float) -> None:
-        is_full = len(rows) >= ROWS
-        kept = True
-        for place, row in enumerate(rows):
-            age = now - self._seen.setdefault((source, row.number), now)
-            is_over = not row.is_open and age >= LATE_SECONDS
-            kept = kept and (is_over or age >= OPEN_SECONDS)
-            if not kept and not (is_full and place < ROWS // 2):
+        """Move the place behind the rows that need not be read again."""
+        ages = [now - self._seen.setdefault((source, r.number), now) for r in rows]
+        passed = ROWS // 2 if len(rows) >= ROWS else 0  # or a backlog would end it
+        for place, (row, age) in enumerate(zip(rows, ages, strict=True)):
+            is_over = age >= (OPEN_SECONDS if row.is_open else LATE_SECONDS)
+            if not is_over and place >= passed:
                 break
             self.places[source] = row.number
         for key in [k for k in self._seen if k[1] <= self.places[k[0]]]:
@@ -96,23 +95,26 @@ class Streams:
     """The open streams; they end when the listener stops."""
 
     def __init__(self) -> None:
-        self._open = 0
+        self.open = 0
         self.ended = asyncio.Event()
+        self.has_ended = asyncio.Event()
+        """Set whenever one of the streams has ended."""
 
     @contextmanager
     def one(self) -> Iterator[None]:
         """Count a stream. Raises ApiError if there are too many."""
-        if self._open >= MOST_STREAMS:
+        if self.open >= MOST_STREAMS:
             raise ApiError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 f"{MOST_STREAMS} streams are open already; close one, or try again",
                 {"Retry-After": "10"},
             )
-        self._open += 1
+        self.open += 1
         try:
             yield
         finally:
-            self._open -= 1
+            self.open -= 1
+            self.has_ended.set()
 
     async def end(self, _: web.Application) -> None:
         """End all streams."""

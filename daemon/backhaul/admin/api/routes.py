@@ -61,6 +61,7 @@ def install(app: web.Application, context: PageContext) -> None:
     for each in ENDPOINTS:
         app.router.add_route(each.method, PREFIX + each.path, each.served_by(api))
     app.router.add_route("*", PREFIX + "{rest:(/.*)?}", _no_endpoint)
+    app[stream.STREAMS] = api.streams
     app.on_shutdown.append(api.streams.end)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from backhaul.admin.api.endpoint import Call, Endpoint
-from backhaul.admin.api.following import ROWS, Change, Follower
+from backhaul.admin.api.following import ROWS, Change, Follower, Streams
 from backhaul.admin.api.problems import ApiError
 from backhaul.errors import Busy
 from backhaul.store.operators import Scope
@@ -32,7 +32,10 @@ SILENCE_SECONDS = 15.0
 """After this time without a change a comment is sent, which finds a dead reader."""
 CHECK_SECONDS = 30.0
 """How often the token is checked again."""
+KEPT_ALIVE = b": no change\n\n"
 LAST_ID = "Last-Event-ID"
+STREAMS = web.AppKey("streams", Streams)
+"""Where the listener has its streams."""
 
 
 async def stream_changes(api: Api, call: Call) -> object:
@@ -82,7 +85,7 @@ async def _run(
                 return
         lines = await _lines(api, follower)
         if not lines and loop.time() - sent_at >= SILENCE_SECONDS:
-            lines = [b": no change\n\n"]
+            lines = [KEPT_ALIVE]
         if lines:
             sent_at = loop.time()
             await _write(response, b"".join(lines))

@@ -38,6 +38,13 @@ _QUERIES: Mapping[str, str] = {
         FROM attempts a JOIN commands c ON c.id = a.command_id
         WHERE a.id > :after ORDER BY a.id LIMIT :limit
     """,
+    "corrections": """
+        SELECT a.id, 'command', t.id, t.store, c.state,
+               CASE WHEN a.finished_at IS NULL THEN 1 ELSE 0 END
+        FROM attempts a JOIN stock_targets t ON t.correction = a.command_id
+        JOIN commands_and_targets c ON c.id = t.id
+        WHERE a.id > :after ORDER BY a.id LIMIT :limit
+    """,
     "resolution_checks": """
         SELECT r.id, 'command', c.id, c.store, c.state, 0
         FROM resolution_checks r JOIN commands c ON c.id = r.command_id
@@ -61,6 +68,9 @@ _DECISIONS = "audit"
 SOURCES = (*_QUERIES, _DECISIONS)
 """The tables whose numbers make a place in the stream, in their order."""
 _NUMBERS = {"commands": "seq", "stock_targets": "seq", "deliveries": "seq"}
+_TABLES = {"corrections": "attempts"}
+"""The table of a source, where it has another name: a stock target follows the
+attempts of its adjustment."""
 _AUDIT = """
     SELECT id, action, detail, command_id FROM audit
     WHERE id > :after ORDER BY id LIMIT :limit
@@ -92,7 +102,7 @@ def ends(connection: Connection) -> dict[str, int]:
         source: int(
             connection.execute(
                 f"SELECT coalesce(max({_NUMBERS.get(source, 'id')}), 0) AS n"  # noqa: S608 - constants
-                f" FROM {source}"
+                f" FROM {_TABLES.get(source, source)}"
             ).fetchone()[0]
         )
         for source in SOURCES
