@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from backhaul.app.control_socket import SOCKET_NAME
-from dashboard.test_roles import EXPECTED
+from dashboard.test_roles import EXPECTED, NO_TOKEN, OF_PROGRAMS
 from scenes import leftovers
 from scenes.daemon import connected
 from scenes.dashboard import PASSWORD
@@ -140,7 +140,7 @@ async def test_what_opens_other_doors_opens_none_of_the_admin_listener(
     place: Place,
 ) -> None:
     """Each key of the others at once gets no more than who shows none."""
-    assert without_row(place.app("admin"), EXPECTED) == []
+    assert without_row(place.app("admin"), [*EXPECTED, *OF_PROGRAMS]) == []
     user = {"name": "ada", "role": "admin", "password": PASSWORD, "who": "the test"}
     async with _owner(place) as owner:
         added = await owner.post("/api/changes/users/add", json=user)
@@ -151,6 +151,10 @@ async def test_what_opens_other_doors_opens_none_of_the_admin_listener(
     shown["Content-Type"] = "application/x-www-form-urlencoded"
     expected = {row: statuses[0] for row, statuses in EXPECTED.items()} | ONLY_THERE
     assert await statuses(place.daemon.admin_url, expected, shown, b"") == expected
+    found = await statuses(place.daemon.admin_url, OF_PROGRAMS, shown, b"")
+    refused = {row: status for row, status in found.items() if row not in NO_TOKEN}
+    # After some wrong tokens the address must wait.
+    assert set(refused.values()) == {401, 429}
 
 
 async def test_the_socket_takes_changes_and_is_its_owners(place: Place) -> None:
