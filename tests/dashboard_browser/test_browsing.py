@@ -39,7 +39,7 @@ PAGES = [
     *("/orders", "/mirror/product/main/prod_1", "/mirror/customer/main/cus_1"),
     *("/products", "/customers", "/mirror/sku/main/var_1"),
     "/targets",
-    *("/charts", "/audit", "/users", "/account", "/commands/nothing-at-all"),
+    *("/charts", "/audit", "/users", "/tokens", "/account", "/commands/nothing-at-all"),
 ]
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 BYTES = '{"trackingCompany":"DHL","trackingNumber":"T1"}'

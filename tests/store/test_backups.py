@@ -191,8 +191,20 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
             "INSERT INTO webhook_secrets (store, fingerprint, source, known_since)"
             " VALUES ('main', '1a2b', 'settings', ''), ('main', '3c4d', 'settings', '')"
         )
+        connection.execute(
+            "INSERT INTO api_tokens (name, digest, scope, created_at, created_by)"
+            " VALUES ('app', 'd1', 'read', '', 'ann'), ('wms', 'd2', 'read', '', 'ann')"
+        )
     file_backup.copy(database, backup)
     with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(
+            "UPDATE api_tokens SET revoked_at = '2026' WHERE name = 'app'"
+        )
+        connection.execute(
+            "INSERT INTO api_tokens"
+            " (name, digest, scope, created_at, created_by, revoked_at)"
+            " VALUES ('new', 'd3', 'read', '', 'ann', '2026')"
+        )
         connection.execute("DELETE FROM users WHERE name = 'eve'")
         connection.execute("UPDATE users SET secret = 't' WHERE name = 'bob'")
         connection.execute("UPDATE users SET role = 'viewer' WHERE name = 'dan'")
@@ -207,6 +219,7 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
         " bob",
         "dashboard user dan is admin again: backhaul users role dan viewer",
         "dashboard user eve is admin again: backhaul users remove eve",
+        "the revoked API token app is valid again: backhaul tokens revoke app",
         "a revoked webhook secret of store main is valid again: backhaul secrets"
         " revoke 3c4d",
         "an erased customer is in the database again: backhaul customers erase"

@@ -65,8 +65,7 @@ SECTIONS = (
             NavPage("/events", "Events"),
             NavPage("/audit", "Audit log", Role.OPERATOR),
             NavPage("/charts", "Charts"),
-            NavPage("/users", "Users", Role.ADMIN),
-            NavPage("/tokens", "API tokens", Role.ADMIN),
+            NavPage("/users", "Users", Role.ADMIN, below=("/tokens",)),
         ),
     ),
 )
