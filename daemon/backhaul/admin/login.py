@@ -1,4 +1,4 @@
-"""Login, logout, creation of the first user, and static files."""
+"""Login, logout, creation of the first user, the theme, and static files."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.operators import User
 
+YEAR_SECONDS = 365 * 86_400
 CACHE_FOREVER = "public, max-age=31536000, immutable"
 INSECURE_HTTP = (
     "Login over plain http is disabled, because others could read the password. Open"
@@ -141,6 +142,25 @@ async def log_out(context: PageContext, page_request: PageRequest) -> web.Respon
     return answer
 
 
+async def choose_theme(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Set the theme for this browser, and show the page again."""
+    theme = page_request.form.get("theme", "")
+    if theme not in rendering.THEMES:
+        names = ", ".join(rendering.THEMES)
+        raise BackhaulError(f"there is no theme {theme!r}; choose one of: {names}")
+    answer = page_request.redirect(local_path(page_request.form.get("next", "/")))
+    answer.set_cookie(
+        rendering.THEME_COOKIE,
+        theme,
+        path="/",
+        max_age=YEAR_SECONDS,
+        secure=context.origin.is_https(page_request.request),
+        httponly=True,
+        samesite="Strict",
+    )
+    return answer
+
+
 async def send_asset(_: PageContext, request: web.Request) -> web.StreamResponse:
     """Send an asset; browsers may cache it, because its URL contains its digest."""
     name = request.match_info["name"]
@@ -243,4 +263,7 @@ OPEN = (
     OpenRoute("POST", "/first", create_first_user),
     OpenRoute("GET", "/assets/{name}", send_asset),
 )
-ROUTES = (Route("POST", "/logout", Role.VIEWER, log_out),)
+ROUTES = (
+    Route("POST", "/logout", Role.VIEWER, log_out),
+    Route("POST", "/theme", Role.VIEWER, choose_theme),
+)

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 from loguru import logger
 
-from backhaul.admin import login, theme
+from backhaul.admin import login
 from backhaul.admin.api import routes as api_routes
 from backhaul.admin.auth import Authorizer, Route
 from backhaul.admin.context import PageContext
@@ -171,7 +171,6 @@ ROUTES: tuple[Route, ...] = (
     *administration.USER_ROUTES,
     *tokens.ROUTES,
     *login.ROUTES,
-    *theme.ROUTES,
 )
 
 
