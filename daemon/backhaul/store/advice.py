@@ -79,12 +79,12 @@ def _may_have_been_sent(command: CommandDetail) -> bool:
 
 
 _WAIT = {
-    State.PLANNED: "Backhaul sends it by itself. There is nothing to do.",
+    State.PLANNED: "Backhaul sends it automatically. There is nothing to do.",
     State.SENDING: "Backhaul is sending it. There is nothing to do.",
     State.APPLIED: "It took effect. There is nothing to do.",
     State.SUPERSEDED: "A newer command replaced it. There is nothing to do.",
-    State.UNCERTAIN: "Backhaul checks by itself whether it took effect. Wait for the"
-    " last check.",
+    State.UNCERTAIN: "Backhaul checks automatically whether it took effect. Wait for"
+    " the last check.",
 }
 _COUNT = (
     "A stock count is calculated again from the present stock, so it cannot be applied"
