@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from backhaul.admin import accounts, tokens
 from backhaul.admin.accounts import Passwords
-from backhaul.app import mapping_actions
 from backhaul.app.bulk_actions import change_commands, change_deliveries
-from backhaul.connect.quarantine_edit import edited_record
+from backhaul.app.mapping_actions import add_mappings, remove_mapping
+from backhaul.connect.quarantine_edit import edited_record, require_known_names
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
@@ -191,6 +191,8 @@ async def _edit_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Replace the `fields` of a quarantined `row`, and match it again as `kind`."""
     found = await parts.store.quarantine.find(asked["row"])
     payload = edited_record(found, asked["kind"], asked["fields"])
+    known = partial(require_known_names, found.store, asked["fields"])
+    await parts.store.read(known)
     return await _try_again(parts, asked, payload)
 
 
@@ -300,6 +302,7 @@ async def _ids_of(parts: ActionContext, request: RowsRequest) -> list[int]:
     found: list[int] = []
     for name in stores:
         wanted = replace(where, store=name)
+        await parts.store.read(partial(require_known_names, name, request.fields))
         ids = await parts.store.read(partial(_quarantine_ids, wanted))
         shown = request.expected.get(name, 0)
         if len(ids) > shown:
@@ -314,14 +317,6 @@ async def _ids_of(parts: ActionContext, request: RowsRequest) -> list[int]:
 
 def _quarantine_ids(wanted: Filter, reader: Reader) -> list[int]:
     return reader.quarantine_ids(wanted)
-
-
-async def _add_mappings(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    return await mapping_actions.add_mappings(parts.store, parts.signals, asked)
-
-
-async def _remove_mapping(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    return await mapping_actions.remove_mapping(parts.store, asked)
 
 
 async def _submit_record(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
@@ -431,8 +426,8 @@ STORE_ACTIONS: Mapping[
     "jobs/pause": _pause_job,
     "jobs/resume": _resume_job,
     "jobs/run": _run_job,
-    "mappings/add": _add_mappings,
-    "mappings/remove": _remove_mapping,
+    "mappings/add": add_mappings,
+    "mappings/remove": remove_mapping,
     "quarantine/change": _change_rows,
     "quarantine/correct": _correct_row,
     "quarantine/drop": _drop_row,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
-from backhaul.connect.new_mappings import problems_of, waiting_for
+from backhaul.connect.new_mappings import MOST_PROBLEMS, problems_of, waiting_for
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import LONGEST_REASON
 from backhaul.store.mappings import MappingKind, NameMapping, require_valid
@@ -23,7 +23,6 @@ Answer: TypeAlias = dict[str, Any]
 
 ROWS_AT_ONCE = 50
 """The rows of one transaction: other writes wait for it."""
-MOST_PROBLEMS = 10
 MOST_AT_ONCE = 10_000
 """Mappings of one request: they are stored in one transaction."""
 
@@ -37,24 +36,38 @@ class NewMappings(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-async def add_mappings(
-    store: Store, signals: SharedSignals, asked: Mapping[str, Any]
-) -> Answer:
+class Parts(Protocol):
+    """What the actions work on, as in ActionContext."""
+
+    @property
+    def store(self) -> Store:
+        """The store with the mappings."""
+        ...
+
+    @property
+    def signals(self) -> SharedSignals:
+        """Wakes the parts that match records again."""
+        ...
+
+
+async def add_mappings(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     """Add the mappings of NewMappings, and retry the quarantined rows they are for.
 
     A mapping that was added before retries its rows again.
     """
     request = msgspec.convert(asked, NewMappings)
     _require_request(request)
-    problems = await store.read(partial(problems_of, request.store, request.mappings))
+    problems = await parts.store.read(
+        partial(problems_of, request.store, request.mappings)
+    )
     if problems:
         shown = problems[:MOST_PROBLEMS]
         more = len(problems) - len(shown)
         rest = [f"and {more} more mappings have problems"] if more else []
         raise BackhaulError("; ".join([*shown, *rest]))
     who, reason = request.who, request.reason.strip()
-    added = await store.mappings.add(request.store, request.mappings, who, reason)
-    ids = await store.read(
+    added = await parts.store.mappings.add(request.store, request.mappings, who, reason)
+    ids = await parts.store.read(
         lambda reader: [
             id_
             for each in request.mappings
@@ -66,10 +79,10 @@ async def add_mappings(
     retried = 0
     for begin in range(0, len(ids), ROWS_AT_ONCE):
         some = ids[begin : begin + ROWS_AT_ONCE]
-        changed = await store.quarantine.change(some, change)
+        changed = await parts.store.quarantine.change(some, change)
         retried += sum(not each.problem for each in changed)
-        signals.operator_decided.emit()
-    signals.operator_decided.emit()
+        parts.signals.operator_decided.emit()
+    parts.signals.operator_decided.emit()
     return {"added": added, "retried": retried}
 
 
@@ -87,11 +100,11 @@ def _require_request(request: NewMappings) -> None:
         require_valid(each)
 
 
-async def remove_mapping(store: Store, asked: Mapping[str, Any]) -> Answer:
+async def remove_mapping(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     """Remove the mapping `id`. Records that were planned by it stay as they are."""
     reason = asked["reason"].strip()
     if len(reason) > LONGEST_REASON:
         raise BackhaulError(f"a reason has at most {LONGEST_REASON} characters")
-    removed = await store.mappings.remove(asked["id"], asked["who"], reason)
+    removed = await parts.store.mappings.remove(asked["id"], asked["who"], reason)
     result: Answer = msgspec.to_builtins(removed)
     return result

@@ -159,24 +159,6 @@ def list_quarantine(
     output.print_list(read(limit), columns, none, as_json)
 
 
-@quarantine.command("show", epilog=example("quarantine show 4"))
-def show_quarantined(
-    row: Annotated[int, typer.Argument(help="The row's number (id).")],
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show one quarantined row as it arrived, with the reason."""
-    with reader(config) as known:
-        found = known.quarantined(row)
-    if found is None:
-        raise BackhaulError(
-            f"there is no quarantined row {row}; see: backhaul quarantine list"
-        )
-    shown = fields(found)
-    del shown["payload"], shown["store"]
-    _show(shown, as_json)
-
-
 def _show(found: dict[str, object], as_json: bool) -> None:
     if as_json:
         output.json(found)

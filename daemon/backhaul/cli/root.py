@@ -24,6 +24,8 @@ from backhaul.cli.events_and_quarantine import (
 )
 from backhaul.cli.init import init
 from backhaul.cli.jobs import jobs
+from backhaul.cli.mappings import mappings
+from backhaul.cli.quarantined_row import show_quarantined
 from backhaul.cli.query import export, query, search, why
 from backhaul.cli.reconcile import backfill, reconcile
 from backhaul.cli.run import EXAMPLE, demo, reference, run
@@ -102,6 +104,7 @@ commands.command(
     "discard", epilog=example('commands discard 3f2a9c01 --reason "sent by mail"')
 )(discard)
 app.add_typer(commands, name="commands")
+quarantine.command("show", epilog=example("quarantine show 4"))(show_quarantined)
 quarantine.command(
     "edit",
     epilog=example(
@@ -124,6 +127,7 @@ quarantine.command(
     ),
 )(discard_rows)
 app.add_typer(quarantine, name="quarantine")
+app.add_typer(mappings, name="mappings")
 app.add_typer(connectors, name="connectors")
 app.add_typer(records, name="records")
 app.add_typer(incidents, name="incidents")

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from backhaul.store.read_records import NearMatch
 
 
+MOST_PROBLEMS = 10
+"""The mappings with a problem that an error names."""
+
+
 def waiting_for(store: str, mapping: NameMapping) -> Filter:
     """Return the filter of the quarantined rows that a mapping of a SKU is for."""
     return Filter(
@@ -48,12 +52,12 @@ def _problem(store: str, mapping: NameMapping, reader: Reader) -> str | None:
         )
     if not reader.sells(store, mapping.name):
         near = reader.near_matches("sku", store, mapping.name, 3)
-        hint = in_words(near)
+        hint = near_in_words(near)
         return f"store {store} has no SKU {mapping.name}{hint}"
     return None
 
 
-def in_words(near: Sequence[NearMatch]) -> str:
+def near_in_words(near: Sequence[NearMatch]) -> str:
     """Return near matches as the end of an error, an empty text if there are none."""
     if not near:
         return ""

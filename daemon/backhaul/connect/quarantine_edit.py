@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul.connect.quarantine_fields import LINE, NEW_KINDS, read_values
+from backhaul.connect.new_mappings import near_in_words
+from backhaul.connect.quarantine_fields import FIELDS, LINE, NEW_KINDS, read_values
 from backhaul.connect.record_matching import RECORD_TYPES
 from backhaul.errors import BackhaulError
 from backhaul_sdk.fields import Unusable, reason_of, stock_change
@@ -15,6 +16,7 @@ from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from backhaul.store.read_models import Reader
     from backhaul.store.records import QuarantinedRow
 
 
@@ -41,8 +43,7 @@ def edited_record(
         read_kind, values, _ = read_values(known)
         kind = _new_kind(kind or read_kind)
         known = {"kind": kind, "record": _record_of(row)}
-        if kind == read_kind:
-            fields = {**{n: text for n, text in values.items() if text}, **fields}
+        fields = {**_usable(kind, values), **fields}
     elif known["kind"] == "fulfill":
         # Older versions have no such member: no lines meant everything.
         known["record"].setdefault("everything", not known["record"].get("lines"))
@@ -60,6 +61,16 @@ def edited_record(
     if record.get("lines") and "everything" not in fields:
         record.pop("everything", None)
     return _encoded(known, record, type_)
+
+
+def _usable(kind: str, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that were read and that a record of the kind has."""
+    names = {*FIELDS[kind]}
+    return {
+        name: text
+        for name, text in values.items()
+        if text and (name in names or (kind == "fulfill" and LINE.fullmatch(name)))
+    }
 
 
 _OPTIONAL = frozenset(
@@ -116,6 +127,23 @@ _REASONS = {
     "cancel": (CANCEL_REASONS, "OTHER"),
     "adjust": (STOCK_REASONS, "MANUAL_ADJUSTMENT"),
 }
+
+
+def require_known_names(store: str, fields: Mapping[str, str], reader: Reader) -> None:
+    """Raise BackhaulError if an edit names an unknown SKU or order that is near to one.
+
+    A name that is not like any other may be new: its record waits for it.
+    """
+    for field, name in fields.items():
+        kind = field.rpartition(".")[2]
+        if kind not in {"sku", "order"} or not name or reader.knows(kind, store, name):
+            continue
+        if near := reader.near_matches(kind, store, name, 3):
+            word = "SKU" if kind == "sku" else kind
+            raise BackhaulError(
+                f"store {store} has no {word} {name}{near_in_words(near)}. Nothing was"
+                " changed"
+            )
 
 
 def _with_lines(

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from backhaul.core.strict_json import storable
+from backhaul.store.filters import Filter
 from backhaul.store.records import ReasonClass
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS, TRACKING_STATUSES
 
@@ -97,7 +98,13 @@ FIELDS: Mapping[str, Mapping[str, InputType]] = {
     },
 }
 """The fields of each kind of record that an operator can edit, in their order."""
-_DEFAULTS: Mapping[str, str] = {"on_return": "park"}
+_DEFAULTS: Mapping[tuple[str, str], str] = {
+    ("track", "on_return"): "park",
+    ("cancel", "reason"): "OTHER",
+    ("adjust", "reason"): "MANUAL_ADJUSTMENT",
+    ("fulfill", "everything"): "false",
+}
+"""Values of fields that a record has if nobody gives them."""
 _LINE_INPUTS = {
     "sku": InputType("text", near="sku"),
     "quantity": InputType("number"),
@@ -192,7 +199,7 @@ def fields_of(row: QuarantineDetail, kind: str | None = None) -> RowFields:
             name,
             _label(name),
             columns.get(name, ""),
-            values.get(name, _DEFAULTS.get(name, "")),
+            values.get(name) or _DEFAULTS.get((kind, name), ""),
             input_,
             row.reason if name == invalid else "",
         )
@@ -329,3 +336,10 @@ def _columns_by_value(
         if len(found) == 1:
             columns[name] = found[0]
     return columns
+
+
+def alike(row: QuarantineDetail) -> Filter:
+    """Return the filter of the open rows with the reason and subject of a row."""
+    if not row.subject or row.source != "record":
+        return Filter(ids=(row.id,))
+    return Filter(store=row.store, reason=row.reason_class, subject=row.subject)

@@ -221,6 +221,10 @@ class Reader(Protocol):
         """Return what a name may mean; `kind` is `sku`, `order` or `carrier`."""
         ...
 
+    def knows(self, kind: str, store: str, name: str) -> bool:
+        """Return True if a record that names the SKU or `order` is matched now."""
+        ...
+
     def sells(self, store: str, name: str) -> bool:
         """Return True if a variant of the store has the SKU or GTIN now."""
         ...

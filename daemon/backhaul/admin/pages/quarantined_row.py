@@ -9,10 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from backhaul.admin.auth import NotFound, Route
-from backhaul.connect.quarantine_fields import LINE, NEW_KINDS, fields_of
+from backhaul.connect.quarantine_fields import LINE, NEW_KINDS, alike, fields_of
 from backhaul.connect.quarantine_retry import preview
 from backhaul.errors import BackhaulError
-from backhaul.store.filters import Filter
 from backhaul.store.inbox import Selection
 from backhaul.store.operators import Role
 from backhaul.store.records import ReasonClass, RowVerb
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.connect.quarantine_fields import Field, RowFields
+    from backhaul.connect.quarantine_fields import RowFields
     from backhaul.store.read_models import Reader
     from backhaul.store.read_records import NearMatch, QuarantineDetail
 
 FIELD = "field:"
-EVENT, RECORD = "event", "record"
+EVENT = "event"
 DONE = {
     "edit": "was edited and is retried",
     "retry": "is retried",
@@ -90,13 +89,6 @@ def _offers(reader: Reader, row: QuarantineDetail, form: RowFields) -> Offers:
         rows.changed if row.subject else 1,
         reader.can_correct(row.id),
     )
-
-
-def alike(row: QuarantineDetail) -> Filter:
-    """Return the filter of the open rows with the reason and subject of a row."""
-    if not row.subject or row.source != RECORD:
-        return Filter(ids=(row.id,))
-    return Filter(store=row.store, reason=row.reason_class, subject=row.subject)
 
 
 async def change(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -164,9 +156,7 @@ async def remember(context: PageContext, page_request: PageRequest) -> web.Respo
 
 def _one_change(row: QuarantineDetail, page_request: PageRequest) -> tuple[str, str]:
     """Return the name and value of the only field that the form changed."""
-    known = {each.name: each for each in fields_of(row).fields}
     changed = _changed_fields(row, page_request)
-    changed = {n: v for n, v in changed.items() if v != _read_value(known.get(n))}
     if len(changed) != 1:
         raise BackhaulError(
             f"you changed {len(changed)} fields; change one field for all rows alike,"
@@ -175,10 +165,6 @@ def _one_change(row: QuarantineDetail, page_request: PageRequest) -> tuple[str, 
     ((name, value),) = changed.items()
     is_sku = row.reason_class == ReasonClass.UNKNOWN_SKU and LINE.fullmatch(name)
     return ("sku" if is_sku else name), value
-
-
-def _read_value(field: Field | None) -> str:
-    return "" if field is None else field.value
 
 
 async def _row_of(context: PageContext, page_request: PageRequest) -> QuarantineDetail:
@@ -190,7 +176,7 @@ async def _row_of(context: PageContext, page_request: PageRequest) -> Quarantine
 
 
 def _changed_fields(row: QuarantineDetail, page_request: PageRequest) -> dict[str, str]:
-    """Return the fields that the form changed; of a row without a record, all."""
+    """Return the fields that differ from the record, or from what was read."""
     form = fields_of(row, page_request.form.get("kind"))
     known = {each.name: each.value for each in form.fields}
     given = {
@@ -198,10 +184,8 @@ def _changed_fields(row: QuarantineDetail, page_request: PageRequest) -> dict[st
         for name, value in page_request.form.items()
         if name.startswith(FIELD)
     }
-    if not form.is_record:
-        return given
     changed = {n: value for n, value in given.items() if value != known.get(n, "")}
-    if not changed:
+    if form.is_record and not changed:
         raise BackhaulError(
             "no field was changed; use Retry to retry the row unchanged"
         )

@@ -300,6 +300,12 @@ class SqlReader(SqlLists, Reader):
     ) -> list[NearMatch]:
         return near_matches.find(self._connection, kind, store, name, limit)
 
+    def knows(self, kind: str, store: str, name: str) -> bool:
+        mirror = MirrorReader(self._connection)
+        if kind == "order":
+            return bool(mirror.orders_named(store, name))
+        return bool(mirror.variants_named(store, name))
+
     def sells(self, store: str, name: str) -> bool:
         mirror = MirrorReader(self._connection)
         return bool(mirror.variants_named(store, name, mapped=False))
