@@ -17,6 +17,8 @@ from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.database import open_store
 from backhaul.store.postgres.dialect import batched, numbered
 from backhaul.store.sql.dialect import BATCH
+from backhaul.store.sql.read_models import near_matches
+from backhaul.store.sql.records import mappings
 from scenes import commands
 from scenes.cluster_members import became_owner, member
 from scenes.databases import append, fold_all
@@ -171,6 +173,26 @@ async def test_no_list_of_the_mirror_reads_a_whole_table(
 
 def _orders(tab: OrderTab, reader: Reader) -> None:
     reader.orders(tab, ["main"], 51)
+
+
+def test_near_matches_read_no_whole_table(url: str) -> None:
+    named = (
+        "UPDATE orders SET number = substr(id, 5)::bigint, name = '#' || substr(id, 5)"
+    )
+    with closing(Connection(url)) as connection:
+        connection.limits.silence_seconds = HANG_SECONDS
+        connection.execute(f"{named}, external_id = 'POS-' || substr(id, 5)")
+        connection.execute("UPDATE variants SET sku = id")
+        connection.execute("VACUUM ANALYZE")
+        queries = (
+            *(near_matches.SKUS_SPELLED, near_matches.SKUS_AFTER),
+            *(near_matches.SKUS_BEFORE, near_matches.SKU_DETAIL),
+            *(near_matches.ORDERS_NUMBERED, near_matches.ORDERS_NAMED),
+            *(near_matches.ORDERS_REFERENCED, near_matches.ORDER_UNITS),
+            *(near_matches.CARRIERS, mappings.FIND),
+        )
+        found = {sql: scanned for sql in queries if (scanned := scans(connection, sql))}
+    assert not found
 
 
 async def work(store: Store) -> None:
