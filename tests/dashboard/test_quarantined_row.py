@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from backhaul.connect.quarantine_fields import encode_read
 from backhaul.store.records import NewRecord, ReasonClass, Unmatched
@@ -47,14 +48,22 @@ async def add(
 ) -> int:
     """Quarantine a record; return its row."""
     body = None if payload is None else msgspec.json.encode(payload)
-    record = NewRecord("k", body, more.pop("raw", "raw"), why.reason, "f.csv:2", **more)
+    record = NewRecord(
+        more.pop("key", "k"),
+        body,
+        more.pop("raw", "raw"),
+        why.reason,
+        "f.csv:2",
+        **more,
+    )
     await office.store.records.accept("erp", "main", [record], None, lambda *_: why)
     return int(max(values_of(office.path, "quarantine", "id")))
 
 
 async def unread(office: Office, bad: Bad = BOGUS) -> int:
     why = Unmatched(bad.reason, final=True)
-    return await add(office, None, why, raw=bad.raw, read=encode_read(bad))
+    read = encode_read(bad)
+    return await add(office, None, why, key=bad.key, raw=bad.raw, read=read)
 
 
 def inputs(page: str) -> dict[str, str]:
@@ -112,6 +121,33 @@ async def test_such_a_row_is_edited_with_the_values_that_were_read(
     assert await edit(browser, row, reason="damaged") == 303
     found = record(office)
     assert (found["sku"], found["delta"], found["reason"]) == ("LAMP-02", 3, "DAMAGED")
+
+
+async def test_rows_with_the_same_wrong_value_are_edited_at_once(
+    office: Office,
+) -> None:
+    for number in range(3):
+        bad = replace(BOGUS, key=f"bad {number}")
+        await unread(office, bad)
+    other = replace(BOGUS, key="other", reason="the reason 'X' is unknown; use OTHER")
+    await unread(office, other)
+    browser = await office.browser("otto")
+    assert "Apply to all 3 rows alike" in await browser.read("/quarantine/1")
+    sent = {"kind": "adjust", "field:sku": "LAMP-02", "field:delta": "3"}
+    answer = await browser.post(
+        "/quarantine/1/alike", **sent, **{"field:reason": "DAMAGED"}
+    )
+    page = await browser.read(answer.headers["Location"])
+    assert "3 rows: made into records of the values that were read" in page
+    form = fields(page) | {"field": "reason", "value": "DAMAGED"}
+    assert (await browser.post("/quarantine/change", **form)).status == 303
+    assert sorted(values_of(office.path, "quarantine", "state")) == [
+        "open",
+        *["retried"] * 3,
+    ]
+    found = values_of(office.path, "records", "payload")
+    records = [msgspec.json.decode(each).get("record") for each in found]
+    assert [each and each["reason"] for each in records] == ["DAMAGED"] * 3 + [None]
 
 
 async def test_near_matches_fill_the_field(office: Office) -> None:

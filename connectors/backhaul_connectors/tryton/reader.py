@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backhaul_connectors.tryton.rpc import RequestRefused
-from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, StockLevel
+from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, ReadValue, StockLevel
 from backhaul_sdk.fields import (
     UNREADABLE,
     Unusable,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from backhaul_connectors.tryton.rpc import TrytonClient
     from backhaul_connectors.tryton.settings import Settings
-    from backhaul_sdk import Record
+    from backhaul_sdk import Record, RecordKind
 
 SHIPMENT = "stock.shipment.out"
 MOVES_AT_ONCE = 1_000
@@ -277,7 +277,28 @@ def _fulfillment(
             raw=raw,
         )
     except Unusable as error:
-        return Bad(key=key, raw=raw, reason=str(error), locator=locator)
+        read = {"order": reference, "tracking_company": row["carrier"]}
+        return _bad(key, raw, error, locator, "fulfill", read)
+
+
+def _bad(
+    key: str,
+    raw: str,
+    error: Unusable,
+    locator: str,
+    kind: RecordKind,
+    read: Mapping[str, Any],
+) -> Bad:
+    """Return a row that cannot be used, with its values for the operator."""
+    values = {n: ReadValue("" if v is None else str(v)) for n, v in read.items()}
+    return Bad(
+        key=key,
+        raw=raw,
+        reason=str(error),
+        locator=locator,
+        kind=kind,
+        read=values,
+    )
 
 
 def _line(goods: Mapping[str, Any]) -> Line:
@@ -302,7 +323,8 @@ def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
         # Tryton may have shipped what it has not received yet.
         units, note = stock_of(number, negative_is_zero=True)
     except Unusable as error:
-        return Bad(key=key, raw=raw, reason=str(error), locator=locator)
+        read = {"sku": row["code"], "quantity": quantity, "as_of": rfc3339(as_of)}
+        return _bad(key, raw, error, locator, "level", read)
     return StockLevel(
         key=key,
         sku=sku,

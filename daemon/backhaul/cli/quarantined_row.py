@@ -53,7 +53,7 @@ def show_quarantined(
     if fields:
         columns = ("field", "value", "column", "invalid")
         output.table([_marked(each) for each in fields], columns, "")
-    _print_near(found, form, near, others.changed if found.subject else 1)
+    _print_near(found, form, near, others.changed)
 
 
 def _marked(field: dict[str, Any]) -> dict[str, Any]:

@@ -339,7 +339,15 @@ def _columns_by_value(
 
 
 def alike(row: QuarantineDetail) -> Filter:
-    """Return the filter of the open rows with the reason and subject of a row."""
-    if not row.subject or row.source != "record":
-        return Filter(ids=(row.id,))
-    return Filter(store=row.store, reason=row.reason_class, subject=row.subject)
+    """Return the filter of the open rows that have the same reason as a row.
+
+    They have its class and subject. Rows of a connection with a value that cannot be
+    used have the same text as their reason.
+    """
+    reason = row.reason_class
+    if row.source == "record" and row.subject:
+        return Filter(store=row.store, reason=reason, subject=row.subject)
+    if row.source == "record" and reason == ReasonClass.VALUE:
+        words = (row.reason,)
+        return Filter(store=row.store, connector=row.name, reason=reason, words=words)
+    return Filter(ids=(row.id,))

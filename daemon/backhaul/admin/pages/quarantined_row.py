@@ -86,7 +86,7 @@ def _offers(reader: Reader, row: QuarantineDetail, form: RowFields) -> Offers:
     return Offers(
         near,
         [each.name for each in carriers],
-        rows.changed if row.subject else 1,
+        rows.changed,
         reader.can_correct(row.id),
     )
 
