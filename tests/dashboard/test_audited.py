@@ -11,8 +11,11 @@ import msgspec
 import pytest
 
 from backhaul.admin import routes
+from backhaul.core.lifecycle import Cause
+from backhaul.store.operators import NewView
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.testing.target_scenes import hold
+from dashboard.test_deliveries import deliver
 from scenes import payloads
 from scenes.api import issue
 from scenes.damaged_rows import insert_incident, lose, overwrite, refused_rows
@@ -84,6 +87,17 @@ async def commands(office: Office) -> Asked:
     return "/commands/change", {"verb": "discard", **asked}
 
 
+async def deliveries(office: Office) -> Asked:
+    await deliver(office, "o1", cause=Cause.UNDECIDABLE)
+    asked = {"where": "state=parked", "expected": '{"main": 1}', "reason": "because"}
+    return "/deliveries/change", {"verb": "discard", **asked}
+
+
+async def view(office: Office) -> Asked:
+    await office.store.users.save_view("ada", NewView("commands", "v", "", "usual"))
+    return "/commands/views/1/delete", {}
+
+
 async def incident(office: Office) -> Asked:
     insert_incident(office.path, "put back")
     return "/incidents/1/resolve", {"reason": "because"}
@@ -133,6 +147,7 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/connectors/run": form("/connectors/run", name="courier"),
     "/events/{}/refold": event,
     "/commands/change": commands,
+    "/deliveries/change": deliveries,
     "/incidents/{}/resolve": incident,
     "/jobs/{}": form("/jobs/pause", job="prune", store=""),
     "/mappings/add": mapping,
@@ -146,6 +161,8 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/targets/resume": stop,
     "/tokens/create": form("/tokens/create", name="app", scope="read"),
     "/tokens/revoke": token,
+    "/{}/views": form("/commands/views", name="v", where="state=parked"),
+    "/{}/views/{}/delete": view,
     "/users/add": form("/users/add", name="eve", role="viewer", password=PASSWORD),
     "/users/remove": form("/users/remove", name="vera"),
     "/users/role": form("/users/role", name="vera", role="operator"),

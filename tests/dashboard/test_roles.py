@@ -51,6 +51,18 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /commands.json": READ,
     "GET /commands/preview": (OUT, 403, 422, 422),
     "POST /commands/change": (401, 403, 422, 422),
+    **dict.fromkeys(
+        (f"POST /{each}/views" for each in ("commands", "events", "deliveries")),
+        (401, 422, 422, 422),
+    ),
+    "POST /quarantine/views": (401, 422, 422, 422),
+    "POST /commands/views/1/delete": (401, 422, 422, 422),
+    "GET /deliveries": READ,
+    "GET /deliveries.csv": READ,
+    "GET /deliveries.json": READ,
+    "GET /deliveries/preview": (OUT, 403, 422, 422),
+    "GET /deliveries/1": (OUT, 404, 404, 404),
+    "POST /deliveries/change": (401, 403, 422, 422),
     "GET /commands/0000": READ,
     "GET /commands/0000/resend": (OUT, 403, 422, 422),
     **dict.fromkeys(

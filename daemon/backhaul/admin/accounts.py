@@ -8,14 +8,24 @@ import hmac
 import os
 import re
 import secrets
+from datetime import UTC, datetime
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from backhaul.errors import BackhaulError
-from backhaul.store.operators import RESET_SECONDS, ROLES, Failures, OpenSession, Role
+from backhaul.store.filters import LISTS, parse_filter
+from backhaul.store.operators import (
+    RESET_SECONDS,
+    ROLES,
+    Failures,
+    NewView,
+    OpenSession,
+    Role,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -90,12 +100,40 @@ def user_actions(
         await users.set_secret(values["name"], secret, values["who"])
         return {"name": values["name"]}
 
+    async def save_view(values: Mapping[str, Any]) -> dict[str, Any]:
+        view = msgspec.convert(values["view"], NewView)
+        _require_view(view)
+        await users.save_view(values["user"], view)
+        return {"list": view.list, "name": view.name}
+
+    async def delete_view(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {"list": await users.delete_view(values["user"], values["view"])}
+
     return {
+        "views/save": save_view,
+        "views/delete": delete_view,
         "users/add": add,
         "users/password": set_password,
         "users/remove": remove,
         "users/role": set_role,
     }
+
+
+LONGEST_VIEW_NAME = 40
+_SOME_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+"""A view keeps a time such as `1h` as it was written."""
+
+
+def _require_view(view: NewView) -> None:
+    """Raise BackhaulError if a view has no name, or a filter that cannot be read."""
+    if not 0 < len(view.name) <= LONGEST_VIEW_NAME:
+        raise BackhaulError(
+            f"the name of a view must have 1 to {LONGEST_VIEW_NAME} characters"
+        )
+    allowed = LISTS.get(view.list)
+    if allowed is None:
+        raise BackhaulError(f"there is no list {view.list!r} with views")
+    parse_filter(view.filter, allowed, _SOME_TIME)
 
 
 async def create_user(

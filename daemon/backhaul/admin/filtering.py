@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.filters import Allowed, Filter, Span
+    from backhaul.store.operators import SavedView
     from backhaul.store.read_models import Reader
 
 PAGE_ROWS = 100
@@ -59,7 +60,8 @@ class ReadRows(Protocol):
 class Listing(Struct, frozen=True):
     """A list: its address without `/`, its fields, and how its rows are read.
 
-    `selects` are the fields that have a select beside the box. `key` is the field of a
+    `selects` are the fields that have a select beside the box, and `views` names and
+    filters of built-in views. `key` is the field of a
     row after which the next page begins; only a `numbered` one is a number.
     """
 
@@ -70,6 +72,7 @@ class Listing(Struct, frozen=True):
     read: ReadRows
     selects: tuple[str, ...] = ()
     sorts: tuple[Sort, ...] = (Sort.USUAL, Sort.OLDEST)
+    views: tuple[tuple[str, str], ...] = ()
     key: str = "id"
     numbered: bool = True
 
@@ -98,6 +101,7 @@ class FilterBox(Struct, frozen=True):
     text: str
     sort: Sort
     selects: Sequence[Select]
+    saved: Sequence[SavedView]
     error: str = ""
 
     @property
@@ -119,9 +123,7 @@ class FilterBox(Struct, frozen=True):
 
     def address_of(self, text: str, sort: Sort) -> str:
         """Return the address of the page for the text of a filter, in an order."""
-        asked = {WHERE: text} if text else {}
-        asked |= {SORT: sort.value} if sort is not Sort.USUAL else {}
-        return f"{self.path}?{urlencode(asked)}" if asked else self.path
+        return address_of(self.listing.name, text, sort.value)
 
     @property
     def chips(self) -> list[Choice]:
@@ -157,6 +159,33 @@ class FilterBox(Struct, frozen=True):
         """The filter as the parameters of another address."""
         return urlencode({WHERE: self.text})
 
+    def views(self) -> list[Choice]:
+        """Return the built-in views and those that the user saved."""
+        saved = [(view.name, view.filter, view.sort) for view in self.saved]
+        built_in = [(name, text, Sort.USUAL.value) for name, text in self.listing.views]
+        return [
+            Choice(
+                name,
+                address_of(self.listing.name, text, sort),
+                (text, sort) == (self.text, self.sort.value),
+            )
+            for name, text, sort in [*built_in, *saved]
+        ]
+
+    @property
+    def view_shown(self) -> SavedView | None:
+        """The saved view that the page shows, if it shows one."""
+        shown = (self.text, self.sort.value)
+        found = [view for view in self.saved if (view.filter, view.sort) == shown]
+        return found[0] if found else None
+
+
+def address_of(list_: str, text: str, sort: str) -> str:
+    """Return the address of a list for the text of a filter, in an order."""
+    asked = {WHERE: text} if text else {}
+    asked |= {SORT: sort} if sort != Sort.USUAL else {}
+    return f"/{list_}?{urlencode(asked)}" if asked else f"/{list_}"
+
 
 _SORTS = {
     Sort.USUAL: "usual order",
@@ -172,7 +201,7 @@ def _count(counts: Mapping[str, int], state: str) -> str:
     return f"{MOST_COUNTED:,}+" if found > MOST_COUNTED else f"{found:,}"
 
 
-def open_box(
+async def open_box(
     context: PageContext,
     page_request: PageRequest,
     listing: Listing,
@@ -187,7 +216,11 @@ def open_box(
     selects = [
         Select(name, values[name], value_of(text, name)) for name in listing.selects
     ]
-    box = FilterBox(listing, text, _sort_of(page_request, listing), selects)
+    who, name = page_request.user.name, listing.name
+    saved = await context.services.store.read(
+        lambda reader: reader.saved_views(who, name)
+    )
+    box = FilterBox(listing, text, _sort_of(page_request, listing), selects, saved)
     try:
         wanted = parse_filter(text, listing.allowed, context.services.clock.now())
     except FilterError as error:
@@ -221,7 +254,7 @@ async def show_rows(
     **more: Any,
 ) -> web.Response:
     """Show one page of a list, with the counts of its states."""
-    box, wanted = open_box(context, page_request, listing, known)
+    box, wanted = await open_box(context, page_request, listing, known)
     if SHOWN in page_request.request.query:
         return page_request.redirect(box.address())
     if wanted is None:

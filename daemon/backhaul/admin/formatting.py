@@ -162,8 +162,14 @@ def is_whole(text: str) -> bool:
     return text == "" or (digits.isascii() and digits.isdigit() and len(digits) < 16)
 
 
+def as_json(value: object) -> str:
+    """Return a value as JSON with indentation."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "ago": ago,
+    "as_json": as_json,
     "at": at,
     "badge": badge,
     "bare": as_text,

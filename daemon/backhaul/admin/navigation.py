@@ -38,6 +38,7 @@ SECTIONS = (
             NavPage("/commands", "Commands"),
             NavPage("/quarantine", "Quarantine"),
             NavPage("/incidents", "Incidents"),
+            NavPage("/deliveries", "Deliveries"),
         ),
     ),
     Section(

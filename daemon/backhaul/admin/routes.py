@@ -19,6 +19,7 @@ from backhaul.admin.pages import (
     administration,
     catalogue,
     commands,
+    deliveries,
     events,
     mappings,
     mirror,
@@ -27,6 +28,7 @@ from backhaul.admin.pages import (
     quarantined_row,
     search,
     tokens,
+    views,
 )
 from backhaul.errors import BackhaulError, Busy
 from backhaul.observe.metrics import CONTENT_TYPE
@@ -160,6 +162,8 @@ ROUTES: tuple[Route, ...] = (
     *events.QUARANTINE_ROUTES,
     *quarantined_row.ROUTES,
     *mappings.ROUTES,
+    *deliveries.ROUTES,
+    *views.ROUTES,
     *administration.INCIDENT_ROUTES,
     *orders.ROUTES,
     *catalogue.ROUTES,

@@ -7,6 +7,7 @@ import typer
 from msgspec.structs import replace
 
 from backhaul.cli import command_view, context, output
+from backhaul.cli.bulk import DryRunOption, How, YesOption, decide_many
 from backhaul.cli.context import (
     ConfigOption,
     FollowOption,
@@ -29,6 +30,7 @@ from backhaul.core.lifecycle import Kind, State
 from backhaul.errors import BackhaulError
 from backhaul.platform import requests
 from backhaul.settings import Settings
+from backhaul.store.bulk import BulkVerb
 from backhaul.store.commands import LONGEST_REASON, RESTOCK_UNSHIPPED
 from backhaul.store.filters import COMMANDS, NO_FILTER, Filter
 from backhaul.store.matching import Command
@@ -41,6 +43,21 @@ commands = typer.Typer(no_args_is_help=True, help="Outbound commands to the plat
 Found = dict[str, Any]
 CommandArgument = Annotated[
     str, typer.Argument(help="The command's id, or the first characters of the id.")
+]
+CommandsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="COMMAND", help="Ids of commands, or the first characters of the ids."
+    ),
+]
+WhereOption = Annotated[
+    Filter | None,
+    where_option(
+        COMMANDS,
+        "state=rejected connector=erp since=1d",
+        "the reason, the cause and the id, and in the payload of commands that are not"
+        " applied",
+    ),
 ]
 
 
@@ -60,15 +77,7 @@ def list_commands(
     kind: Annotated[Kind | None, typer.Option(help="Show only this kind.")] = None,
     order: OrderOption = None,
     since: PlannedSinceOption = None,
-    where: Annotated[
-        Filter | None,
-        where_option(
-            COMMANDS,
-            "state=rejected connector=erp since=1d",
-            "the reason, the cause and the id, and in the payload of commands that"
-            " are not applied",
-        ),
-    ] = None,
+    where: WhereOption = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show the request of each planned command.")
     ] = False,
@@ -210,7 +219,8 @@ def known_command(command: str, config: ConfigOption) -> CommandDetail:
 
 
 def resolve_command(
-    command: CommandArgument,
+    commands: CommandsArgument = None,
+    where: WhereOption = None,
     config: ConfigOption = None,
     applied: Annotated[
         bool,
@@ -220,44 +230,79 @@ def resolve_command(
         ),
     ] = False,
     reason: OptionalReason = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the outcome of an uncertain or parked command, or mark it as applied.
+    """Check the outcome of uncertain or parked commands, or mark one as applied.
 
     Backhaul checks the platform immediately. It repeats the check after the
     times in `push.check_after`. If the last check finds no effect, Backhaul
     sends the command again. With `push.on_absent = "park"` Backhaul parks the
-    command instead.
+    command instead. With several commands or --where, the command first shows
+    what will happen, and asks for confirmation.
     """
-    if applied and reason is None:
+    how = How(config, reason or "", as_json, yes, dry_run)
+    if not applied:
+        _decide_each(commands, where, "settle", BulkVerb.CHECK, how)
+        return
+    if reason is None:
         raise typer.BadParameter(
             "--applied needs a reason for the audit log; add --reason"
         )
-    verb = "settle --applied" if applied else "settle"
-    _decide(command, config, verb, reason or "", as_json)
+    if where is not None or commands is None or len(commands) != 1:
+        raise typer.BadParameter("--applied is only for one command")
+    _decide(commands[0], config, "settle --applied", reason, as_json)
 
 
 def park(
-    command: CommandArgument,
     reason: ReasonOption,
+    commands: CommandsArgument = None,
+    where: WhereOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Stop a planned or uncertain command until an operator decides about it."""
-    _decide(command, config, "park", reason, as_json)
+    """Stop planned or uncertain commands until an operator decides about them."""
+    how = How(config, reason, as_json, yes, dry_run)
+    _decide_each(commands, where, "park", BulkVerb.PARK, how)
 
 
 def discard(
-    command: CommandArgument,
     reason: ReasonOption,
+    commands: CommandsArgument = None,
+    where: WhereOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Discard a parked command: it becomes `rejected` and will not be sent.
+    """Discard parked commands: they become `rejected` and will not be sent.
 
     For a planned or uncertain command, type `backhaul commands park` first.
     """
-    _decide(command, config, "drop", reason, as_json)
+    how = How(config, reason, as_json, yes, dry_run)
+    _decide_each(commands, where, "drop", BulkVerb.DISCARD, how)
+
+
+def _decide_each(
+    commands: list[str] | None,
+    where: Filter | None,
+    verb: str,
+    many: BulkVerb,
+    how: How,
+) -> None:
+    """Decide about one command, or about several after a preview."""
+    if bool(commands) == (where is not None):
+        raise typer.BadParameter("choose commands by id, or by --where FILTER")
+    if commands and len(commands) == 1 and not how.dry_run:
+        _decide(commands[0], how.config, verb, how.reason, how.as_json)
+        return
+    if where is None:
+        found = [known_command(each, how.config) for each in commands or ()]
+        where = Filter(keys=tuple(each.id for each in found))
+    decide_many("commands", many, where, how)
 
 
 def resend(

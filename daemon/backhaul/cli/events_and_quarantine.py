@@ -1,12 +1,12 @@
 """`backhaul events` and `backhaul quarantine`: lists and decisions."""
 
-import sys
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from backhaul.cli import output
+from backhaul.cli.bulk import DryRunOption, YesOption, confirm, print_preview
 from backhaul.cli.context import (
     ConfigOption,
     FollowOption,
@@ -25,7 +25,6 @@ from backhaul.cli.daemon_client import change, who
 from backhaul.cli.where import where_option, with_options
 from backhaul.connect.quarantine_retry import preview
 from backhaul.errors import BackhaulError
-from backhaul.store.bulk import Preview
 from backhaul.store.filters import EVENTS, NO_FILTER, QUARANTINE, Filter
 from backhaul.store.inbox import EventState, Selection
 from backhaul.store.read_records import ListedEvent, ListedQuarantine
@@ -204,11 +203,6 @@ RowsArgument = Annotated[
     list[int] | None,
     typer.Argument(metavar="ROW", help="Numbers (ids) of rows."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
-DryRunOption = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Show what would be changed, and change nothing."),
-]
 
 
 def edit(
@@ -350,10 +344,10 @@ def _change(
     with reader(how.config) as known:
         shown = preview(verb, known.quarantine_selected(wanted))
     if how.dry_run or not shown.changed:
-        _print_preview(shown, how.as_json)
+        print_preview(shown, how.as_json)
         return
     if not how.yes:
-        _confirm(verb, shown)
+        confirm(verb.value, shown)
     done = change(
         how.config,
         "quarantine/change",
@@ -366,23 +360,6 @@ def _change(
         },
     )
     _print_changed(done, how.as_json)
-
-
-def _print_preview(shown: Preview, as_json: bool) -> None:
-    if as_json:
-        output.json(shown)
-    else:
-        typer.echo("\n".join(shown.lines) or "no row matches")
-
-
-def _confirm(verb: RowVerb, shown: Preview) -> None:
-    if not sys.stdin.isatty():
-        raise typer.BadParameter(
-            "without a terminal, the command cannot ask for confirmation; to change"
-            f" {shown.changed:,} rows, add --yes, or --dry-run to see them"
-        )
-    _print_preview(shown, as_json=False)
-    typer.confirm(f"{verb.value.capitalize()} {shown.changed:,} rows?", abort=True)
 
 
 def _print_changed(done: dict[str, Any], as_json: bool) -> None:

@@ -12,6 +12,7 @@ from backhaul.cli.commands import (
 from backhaul.cli.connectors import connectors, records
 from backhaul.cli.context import example, program
 from backhaul.cli.customer_erasure import customers, forget
+from backhaul.cli.deliveries import deliveries
 from backhaul.cli.doctor import check_config, doctor, support_bundle
 from backhaul.cli.events_and_quarantine import (
     correct,
@@ -129,6 +130,7 @@ quarantine.command(
 app.add_typer(quarantine, name="quarantine")
 app.add_typer(mappings, name="mappings")
 app.add_typer(connectors, name="connectors")
+app.add_typer(deliveries, name="deliveries")
 app.add_typer(records, name="records")
 app.add_typer(incidents, name="incidents")
 app.add_typer(jobs, name="jobs")

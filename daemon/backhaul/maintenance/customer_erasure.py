@@ -37,7 +37,10 @@ LARGEST_BYTES = 256_000_000
 """A larger database file is rewritten only on request: webhooks wait meanwhile."""
 _ESCAPE = b"\\"
 """JSON with a backslash must be decoded: any letter may be written as \\uXXXX."""
-_TABLES = ("records", "quarantine", "inbox")
+_TABLES = (
+    *("records", "quarantine", "deliveries", "delivery_attempts"),
+    *("saved_views", "inbox"),
+)
 _TOPICS = {"customer": "customers/read", "order": "orders/read"}
 
 
@@ -315,7 +318,14 @@ def _began(text: str) -> str | None:
         return None
 
 
-_NAMES = {"inbox": "events", "records": "records", "quarantine": "in quarantine"}
+_NAMES = {
+    "inbox": "events",
+    "records": "records",
+    "quarantine": "in quarantine",
+    "deliveries": "deliveries",
+    "delivery_attempts": "attempts of deliveries",
+    "saved_views": "saved views",
+}
 
 
 def _identities(trace: CustomerTrace, emails: set[str]) -> Iterable[CustomerIdentity]:

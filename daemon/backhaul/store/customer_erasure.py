@@ -94,8 +94,10 @@ class Erasure(Protocol):
     async def redact_rows(
         self, store: str, table: str, after: int, eraser: Eraser, slice_seconds: float
     ) -> ScannedRows:
-        """Redact the rows of `inbox`, `records` or `quarantine` behind a row.
+        """Redact the rows of a table behind a row.
 
+        `table` is `inbox`, `records`, `quarantine`, `deliveries`, `delivery_attempts`
+        or `saved_views`, whose rows are of no store, and are deleted.
         Rows of other stores stay: the same person may be a customer there too.
         """
         ...

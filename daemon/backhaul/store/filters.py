@@ -177,6 +177,15 @@ DELIVERIES: Allowed = {
 """The fields for deliveries to connections."""
 
 
+LISTS: Mapping[str, Allowed] = {
+    "commands": COMMANDS,
+    "events": EVENTS,
+    "deliveries": DELIVERIES,
+    "quarantine": QUARANTINE,
+}
+"""The fields of each list, by its name."""
+
+
 class Sort(StrEnum):
     """The order of a list: `usual` is its own, such as parked commands first."""
 

@@ -112,6 +112,31 @@ class Tokens(Protocol):
         ...
 
 
+class NewView(Struct, frozen=True):
+    """The filter and order of a list that a user saves under a name.
+
+    `list` is the address of the list without `/`, such as `commands`.
+    """
+
+    list: str
+    name: str
+    filter: str
+    sort: str
+
+
+class SavedView(Struct, frozen=True):
+    """The filter and order of a list that a user saved under a name."""
+
+    id: int
+    name: str
+    filter: str
+    sort: str
+
+
+MOST_VIEWS = 30
+"""The views that one user saves of one list."""
+
+
 class Users(Protocol):
     """Users of the dashboard; each change has an audit entry. May raise Busy."""
 
@@ -147,6 +172,17 @@ class Users(Protocol):
 
     async def logins(self, name: str, since: str) -> Sequence[str]:
         """Return the different details of logins since a time, newest first."""
+        ...
+
+    async def save_view(self, who: str, view: NewView) -> None:
+        """Save a view of a user; one of the same name is replaced.
+
+        Raises BackhaulError if the user has MOST_VIEWS others of the list.
+        """
+        ...
+
+    async def delete_view(self, who: str, view: int) -> str:
+        """Delete a view of a user; return its list. Raises BackhaulError."""
         ...
 
     async def record_action(self, entry: AuditEntry) -> None:

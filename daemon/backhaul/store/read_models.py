@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from backhaul.store.matching import Command
     from backhaul.store.mirror import Pass, SyncState
     from backhaul.store.operations import AlertConditions, HeldTargets, MetricSample
-    from backhaul.store.operators import ListedToken
+    from backhaul.store.operators import ListedToken, SavedView
     from backhaul.store.order_lists import ListedOrder, OrderPlace, OrderTab, Parcel
     from backhaul.store.read_records import (
         ChangedObject,
         CommandDetail,
         ConfirmationTimes,
         Counts,
+        DeliveryDetail,
         EventDetail,
         FoundObject,
         JobStatus,
@@ -250,6 +251,10 @@ class Reader(Protocol):
         """Return deliveries to connections, as `events` returns events."""
         ...
 
+    def delivery(self, seq: int) -> DeliveryDetail | None:
+        """Return one delivery with its attempts."""
+        ...
+
     def store_of_delivery(self, seq: int) -> str | None:
         """Return the store of a delivery."""
         ...
@@ -328,6 +333,10 @@ class Reader(Protocol):
 
     def tokens(self) -> list[ListedToken]:
         """Return the tokens of the HTTP API, by name, without their secrets."""
+        ...
+
+    def saved_views(self, who: str, list_: str) -> list[SavedView]:
+        """Return the views of a list that a user saved, by name."""
         ...
 
     def samples(self, since: str) -> list[MetricSample]:

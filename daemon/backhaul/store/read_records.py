@@ -266,6 +266,28 @@ class ListedDelivery(Struct, frozen=True):
     store: str
 
 
+class DeliveryAttempt(Struct, frozen=True):
+    """An attempt of a delivery, or a check (`kind`); `state` is the one after it."""
+
+    kind: str
+    number: int
+    started_at: str | None
+    finished_at: str
+    state: str
+    reason: str
+
+
+class DeliveryDetail(Struct, frozen=True):
+    """One delivery with its attempts.
+
+    `document` is what would be delivered now; None if there is nothing to deliver.
+    """
+
+    row: ListedDelivery
+    attempts: Sequence[DeliveryAttempt]
+    document: dict[str, Any] | None
+
+
 class ListedRecord(Struct, frozen=True):
     """A record of a connection."""
 

@@ -174,7 +174,7 @@ async def show_deliveries(
             " subscription is its own; set `url` in the configuration and restart"
             " the daemon"
         )
-    return context.page(page_request, "deliveries", store=store, rows=await ask())
+    return context.page(page_request, "store_webhooks", store=store, rows=await ask())
 
 
 async def revoke_secret(

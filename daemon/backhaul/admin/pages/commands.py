@@ -80,6 +80,10 @@ LISTING = Listing(
     ),
     selects=("kind", "connector", "store"),
     sorts=(Sort.USUAL, Sort.NEWEST, Sort.OLDEST),
+    views=(
+        ("rejected, last day", "state=rejected since=1d"),
+        ("stock counts", "kind=target"),
+    ),
     numbered=False,
 )
 

@@ -45,6 +45,7 @@ LISTING = Listing(
         reader.events(wanted, limit, number_of(after), sort, within)
     ),
     selects=("state", "kind", "store"),
+    views=(("unhandled, last day", "state=unhandled since=1d"),),
 )
 
 
@@ -98,6 +99,11 @@ QUARANTINED = Listing(
     ListedQuarantine,
     lambda reader, wanted, limit, *_: reader.quarantine(limit, None, wanted),
     selects=("kind", "connector", "store"),
+    views=(
+        ("last hour", "since=1h"),
+        ("needs a decision", "reason=needs_decision"),
+        ("unknown SKU", "reason=unknown_sku"),
+    ),
     sorts=(Sort.USUAL,),
 )
 MOST_GROUPS = 8
@@ -115,7 +121,7 @@ async def show_quarantine(
     """List the rows of the quarantine that match a filter, with counts and groups."""
     settings = context.services.settings
     known = {"store": list(settings.stores), "connector": list(settings.connectors)}
-    box, wanted = open_box(context, page_request, QUARANTINED, known)
+    box, wanted = await open_box(context, page_request, QUARANTINED, known)
     if SHOWN in page_request.request.query:
         return page_request.redirect(box.address())
     if wanted is None:

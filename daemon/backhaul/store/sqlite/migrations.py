@@ -13,11 +13,13 @@ from backhaul.store.sql.schema import (
     API_TOKENS,
     BASELINE,
     CONNECTOR_DOCUMENTS,
+    DELIVERY_ATTEMPTS,
     LIST_INDEXES,
     MAPPINGS,
     ORDER_LISTS,
     QUARANTINE_REASONS,
     QUARANTINE_STATES,
+    SAVED_VIEWS,
     STEPS,
 )
 from backhaul.store.sqlite.full_text import create_index
@@ -128,6 +130,18 @@ def m007_list_indexes(database: Database) -> None:
 def m008_api_tokens(database: Database) -> None:
     """A table of tokens for programs that use the HTTP API."""
     _execute(database, API_TOKENS)
+
+
+@migrations()
+def m010_delivery_attempts(database: Database) -> None:
+    """The attempts of deliveries."""
+    _execute(database, DELIVERY_ATTEMPTS)
+
+
+@migrations()
+def m011_saved_views(database: Database) -> None:
+    """Filters of lists that users saved under a name."""
+    _execute(database, SAVED_VIEWS)
 
 
 def _execute(database: Database, step: str) -> None:

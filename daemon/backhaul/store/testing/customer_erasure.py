@@ -12,7 +12,9 @@ import pytest
 from backhaul.core.identity import address_digest
 from backhaul.core.lifecycle import Cause
 from backhaul.store.commands import Attempt, Check, MentionedCustomer, Transition
+from backhaul.store.deliveries import DeliveryOutcome
 from backhaul.store.inbox import Folded
+from backhaul.store.operators import NewView
 from backhaul.store.read_models import SearchText
 from backhaul.store.records import NewRecord, Unmatched
 from backhaul.store.testing.command_scenes import (
@@ -23,6 +25,7 @@ from backhaul.store.testing.command_scenes import (
     sent,
     uncertain,
 )
+from backhaul.store.testing.delivery_scenes import NOW, claim
 from backhaul.store.testing.event_scenes import (
     arrive,
     event_detail,
@@ -284,6 +287,29 @@ class ErasureConformance(StoreConformance):
             found = await quarantined(store, row.id)
             shown[row.name] = EMAIL in f"{found.raw!r} {found.reason}"
         assert shown == {"courier": False, "books": True}
+
+    async def test_answers_of_the_back_office_are_redacted(self, store: Store) -> None:
+        await store.deliveries.subscribe(NOW)
+        await show_order(store, "ord_1")
+        delivery = await claim(store)
+        outcome = DeliveryOutcome(cause=Cause.REFUSED, reason=f"{EMAIL} is unknown")
+        await store.deliveries.record_outcome("books", delivery, outcome)
+        assert await redact_rows(store, "deliveries") == 1
+        assert await redact_rows(store, "delivery_attempts") == 1
+        found = await store.read(lambda reader: reader.delivery(delivery.seq))
+        assert found is not None
+        assert found.row.reason == " is unknown"
+        assert [each.reason for each in found.attempts] == [" is unknown"]
+
+    async def test_a_saved_view_that_names_the_customer_is_deleted(
+        self, store: Store
+    ) -> None:
+        for name, filter_ in (("asha", EMAIL), ("parked", "state=parked")):
+            view = NewView("commands", name, filter_, "usual")
+            await store.users.save_view("ann", view)
+        assert await redact_rows(store, "saved_views") == 1
+        views = await store.read(lambda reader: reader.saved_views("ann", "commands"))
+        assert [view.name for view in views] == ["parked"]
 
     async def test_an_erasure_has_an_audit_entry(self, store: Store) -> None:
         await store.erasure.audit("ann", "forget", "cus_1")

@@ -189,6 +189,66 @@ class FilteredListsConformance(StoreConformance):
         ):
             assert await delivery_seqs(store, **terms) == expected, terms
 
+    async def test_a_delivery_has_its_attempts(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await store.deliveries.subscribe(BOOKS)
+        await show_order(store, "ord_1")
+        sent = await claim(store, BOOKS)
+        clock.advance(2)
+        doubt = DeliveryOutcome(cause=Cause.UNKNOWN, reason="timeout", checks=0)
+        await store.deliveries.record_outcome("books", sent, doubt)
+        clock.advance(2)
+        lost = DeliveryOutcome(cause=Cause.UNDECIDABLE, reason="not found", checks=1)
+        await store.deliveries.record_outcome("books", sent, lost)
+        found = await store.read(lambda reader: reader.delivery(sent.seq))
+        assert found is not None
+        assert (found.row.state, found.row.store) == ("parked", "main")
+        assert [(each.kind, each.number, each.state) for each in found.attempts] == [
+            ("attempt", 1, "uncertain"),
+            ("check", 1, "parked"),
+        ]
+        first, check = found.attempts
+        assert (first.started_at, first.finished_at) == (at(clock, -4), at(clock, -2))
+        assert (first.reason, check.reason) == ("timeout", "not found")
+        assert check.started_at is None
+        assert found.document is not None
+        assert found.document["id"] == "ord_1"
+        assert await store.read(lambda reader: reader.delivery(99_999)) is None
+
+    async def test_old_attempts_are_deleted(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        await store.deliveries.subscribe(BOOKS)
+        await show_order(store, "ord_1")
+        sent = await claim(store, BOOKS)
+        outcome = DeliveryOutcome(cause=Cause.NOT_SENT, reason="refused")
+        await store.deliveries.record_outcome("books", sent, outcome)
+        clock.advance(10)
+        for before, left in ((at(clock, -10), 1), (at(clock), 0)):
+            while (await store.retention.prune(before, 1.0)).more:
+                pass
+            found = await store.read(lambda reader: reader.delivery(sent.seq))
+            assert found is not None
+            assert len(found.attempts) == left
+
+    async def test_many_rows_are_counted_by_what_can_be_decided(
+        self, store: Store
+    ) -> None:
+        parked = await sent(store, Cause.UNDECIDABLE, target="ord_1")
+        planned = await plan(store, target="ord_2")
+        counted = await count(store, 7, 7)
+        found = await store.read(lambda r: r.bulk_selected("commands", Filter()))
+        assert [(each.state, each.content, each.rows) for each in found] == [
+            ("parked", "sent", 1),
+            ("planned", "unsent", 1),
+            ("planned", "target", 1),
+        ]
+        rows = await store.read(lambda r: r.bulk_rows("commands", Filter(), 2))
+        assert [row.id for row in rows] == [parked.id, planned]
+        rows = await store.read(lambda r: r.bulk_rows("commands", Filter(), 9))
+        assert [row.id for row in rows] == [parked.id, planned, counted]
+
     async def test_the_states_with_few_rows_are_counted(
         self, store: Store, clock: TestClock
     ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +142,7 @@ class SqlErasure(Family):
         rows = connection.execute(query, {"after": after, "most": BATCH}).fetchall()
         now, changed, last = self._now(), 0, None
         for last, its_store, *values in rows:
-            if its_store == store:
+            if its_store in {store, None}:
                 changed += erase(connection, eraser, last, values, now)
             if self._clock.monotonic() >= until:
                 break
@@ -270,6 +271,39 @@ def _erase_quarantined(
     return 1
 
 
+def _erase_reason(
+    table: str,
+    key: str,
+    connection: Connection,
+    eraser: Eraser,
+    id_: int,
+    values: Sequence[Any],
+    _: str,
+) -> int:
+    """Redact the answer of the back office in a delivery, or in its attempt."""
+    if (left := eraser.text(values[0])) is None:
+        return 0
+    connection.execute(
+        f"UPDATE {table} SET reason = :left WHERE {key} = :id",  # noqa: S608 - constants
+        {"left": left, "id": id_},
+    )
+    return 1
+
+
+def _delete_view(
+    connection: Connection,
+    eraser: Eraser,
+    id_: int,
+    values: Sequence[Any],
+    _: str,
+) -> int:
+    """Delete a saved view that names the customer: without the name it is useless."""
+    if all(eraser.text(value) is None for value in values):
+        return 0
+    connection.execute("DELETE FROM saved_views WHERE id = :id", {"id": id_})
+    return 1
+
+
 # The rows of all stores, so that each slice is short.
 _TABLES: Mapping[str, tuple[str, Callable[..., int]]] = {
     "inbox": (
@@ -290,5 +324,21 @@ _TABLES: Mapping[str, tuple[str, Callable[..., int]]] = {
         " ON q.source = 'record' AND r.instance = q.name AND r.key = q.key"
         " WHERE q.id > :after ORDER BY q.id LIMIT :most",
         _erase_quarantined,
+    ),
+    "deliveries": (
+        "SELECT seq, store, reason FROM deliveries WHERE seq > :after"
+        " ORDER BY seq LIMIT :most",
+        partial(_erase_reason, "deliveries", "seq"),
+    ),
+    "delivery_attempts": (
+        "SELECT a.id, d.store, a.reason FROM delivery_attempts a"
+        " JOIN deliveries d ON d.seq = a.delivery WHERE a.id > :after"
+        " ORDER BY a.id LIMIT :most",
+        partial(_erase_reason, "delivery_attempts", "id"),
+    ),
+    "saved_views": (
+        "SELECT id, NULL AS store, filter, name FROM saved_views WHERE id > :after"
+        " ORDER BY id LIMIT :most",
+        _delete_view,
     ),
 }

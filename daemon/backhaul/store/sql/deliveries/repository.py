@@ -120,6 +120,16 @@ _RECORD = """
 _REOPEN = """
     UPDATE deliveries SET due_at = :now, failures = 0, looks = 0 WHERE seq = :seq
 """
+_LAST_SENT = "SELECT attempts, sent_at FROM deliveries WHERE seq = :seq"
+_ADD_ATTEMPT = """
+    INSERT INTO delivery_attempts (delivery, kind, number, started_at, finished_at,
+           state, reason)
+    VALUES (:delivery, :kind, :number, :started_at, :now, :state, :reason)
+"""
+_ONE = f"""
+    SELECT {_COLUMNS}, d.instance FROM deliveries d
+    JOIN changes c ON c.id = d.change_id WHERE d.seq = :seq
+"""  # noqa: S608 - constants
 _FORGET_LEVEL = """
     DELETE FROM delivered_levels
     WHERE instance = :instance AND store = :store AND variant_id = :variant
@@ -233,9 +243,11 @@ class SqlDeliveries(Family):
         outcome: DeliveryOutcome,
     ) -> bool:
         now = self._now()
-        if _state(connection, delivery.seq) not in _UNDER_WAY:
+        before = _state(connection, delivery.seq)
+        if before not in _UNDER_WAY:
             return False
-        _move(connection, delivery.seq, outcome.cause, outcome.reason, now)
+        state = _move(connection, delivery.seq, outcome.cause, outcome.reason, now)
+        _add_attempt(connection, delivery.seq, before, state, outcome, now)
         if outcome.cause is Cause.CONFIRMED and delivery.topic == "stock.changed":
             _put_level(connection, instance, delivery.store, delivery.document)
         connection.execute(
@@ -260,6 +272,38 @@ class SqlDeliveries(Family):
         add_entry(connection, now, AuditEntry(who, f"deliveries {verb}", detail))
         connection.execute(_REOPEN, {"seq": seq, "now": now})
         return state
+
+
+def _add_attempt(
+    connection: Connection,
+    seq: int,
+    before: State,
+    state: State,
+    outcome: DeliveryOutcome,
+    now: str,
+) -> None:
+    """Add the attempt that has ended, or the check of an uncertain delivery."""
+    attempts, sent_at = connection.execute(_LAST_SENT, {"seq": seq}).fetchone()
+    is_attempt = before is State.SENDING
+    values = {
+        "delivery": seq,
+        "kind": "attempt" if is_attempt else "check",
+        "number": attempts if is_attempt else outcome.checks,
+        "started_at": sent_at if is_attempt else None,
+        "now": now,
+        "state": state.value,
+        "reason": outcome.reason,
+    }
+    connection.execute(_ADD_ATTEMPT, values)
+
+
+def document_now(connection: Connection, seq: int) -> dict[str, Any] | None:
+    """Return the document that a delivery would send now, as far as it is readable."""
+    row = connection.execute(_ONE, {"seq": seq}).fetchone()
+    if row is None:
+        return None
+    *columns, instance = row
+    return _document(connection, instance, _Delivery(*columns))
 
 
 class _Claim:

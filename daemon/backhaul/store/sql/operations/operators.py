@@ -9,12 +9,13 @@ from msgspec.structs import asdict
 
 from backhaul.errors import BackhaulError
 from backhaul.store.operations import AuditEntry
-from backhaul.store.operators import ROLES, Role, User
+from backhaul.store.operators import MOST_VIEWS, ROLES, Role, User
 from backhaul.store.sql.family import Family, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from backhaul.store.operators import NewView
     from backhaul.store.sql.family import Connection
 
 
@@ -35,6 +36,20 @@ _LOGINS = """
     SELECT detail FROM audit WHERE action = :login AND who = :name AND at >= :since
     GROUP BY detail ORDER BY max(id) DESC LIMIT :most
 """
+
+_OTHER_VIEWS = """
+    SELECT count(*) AS views FROM saved_views
+    WHERE who = :who AND list = :list AND name != :name
+"""
+_SAVE_VIEW = """
+    INSERT INTO saved_views (who, list, name, filter, sort, created_at)
+    VALUES (:who, :list, :name, :filter, :sort, :now)
+    ON CONFLICT (who, list, name)
+    DO UPDATE SET filter = excluded.filter, sort = excluded.sort
+"""
+_VIEW = "SELECT list FROM saved_views WHERE who = :who AND id = :id"
+_DELETE_VIEWS = "DELETE FROM saved_views WHERE who = :who"
+_DELETE_VIEW = "DELETE FROM saved_views WHERE who = :who AND id = :id"
 
 
 class SqlUsers(Family):
@@ -79,6 +94,7 @@ class SqlUsers(Family):
     def remove(self, connection: Connection, name: str, who: str) -> None:
         with self._changes(connection, name):
             connection.execute("DELETE FROM users WHERE name = :name", {"name": name})
+            connection.execute(_DELETE_VIEWS, {"who": name})
         add_entry(connection, self._now(), AuditEntry(who, "users remove", name))
 
     @write
@@ -116,6 +132,28 @@ class SqlUsers(Family):
     def logins(self, connection: Connection, name: str, since: str) -> Sequence[str]:
         values = {"login": LOGIN, "name": name, "since": since, "most": MOST_LOGINS}
         return [row[0] for row in connection.execute(_LOGINS, values)]
+
+    @write
+    def save_view(self, connection: Connection, who: str, view: NewView) -> None:
+        values = {"who": who, **asdict(view), "now": self._now()}
+        (others,) = connection.execute(_OTHER_VIEWS, values).fetchone()
+        if others >= MOST_VIEWS:
+            raise BackhaulError(
+                f"a user can save {MOST_VIEWS} views of a list; delete another first"
+            )
+        connection.execute(_SAVE_VIEW, values)
+        # A name or a filter may name a customer, who can be erased: not in the log.
+        add_entry(connection, self._now(), AuditEntry(who, "views save", view.list))
+
+    @write
+    def delete_view(self, connection: Connection, who: str, view: int) -> str:
+        values = {"who": who, "id": view}
+        row = connection.execute(_VIEW, values).fetchone()
+        if row is None:
+            raise BackhaulError("this view was deleted before")
+        connection.execute(_DELETE_VIEW, values)
+        add_entry(connection, self._now(), AuditEntry(who, "views delete", row[0]))
+        return str(row[0])
 
     @write
     def record_action(self, connection: Connection, entry: AuditEntry) -> None:

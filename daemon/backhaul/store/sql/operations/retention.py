@@ -1,6 +1,6 @@
 """Retention: bodies and headers go with age; the outcomes of events stay.
 
-So do old job runs, and stock counts that changed nothing.
+So do old job runs and attempts of deliveries, and stock counts that changed nothing.
 """
 
 from __future__ import annotations
@@ -116,6 +116,10 @@ _DELETE_RUNS = """
     DELETE FROM job_runs WHERE id IN (SELECT id FROM job_runs
         WHERE started_at < :before ORDER BY started_at LIMIT :most)
 """
+_DELETE_ATTEMPTS = """
+    DELETE FROM delivery_attempts WHERE id IN (SELECT id FROM delivery_attempts
+        WHERE finished_at < :before ORDER BY finished_at LIMIT :most)
+"""
 _ERASE = """
     UPDATE inbox SET body = :nothing, headers = :nothing, digest = NULL,
         erased_at = :now, erased_by = :reason
@@ -143,6 +147,7 @@ class SqlRetention(Family):
         now, until = to_text(clock.now()), clock.monotonic() + slice_seconds
         values = {"before": before, "most": BATCH}
         more = connection.execute(_DELETE_RUNS, values).rowcount > 0
+        more |= connection.execute(_DELETE_ATTEMPTS, values).rowcount > 0
         erased = 0
         for event in _passed(connection, before, now):
             more = True

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul.store.bulk import BulkRow
-from backhaul.store.filters import SelectedRows, Sort, Span
-from backhaul.store.read_records import ListedDelivery, ListedEvent
+from backhaul.store.filters import Filter, SelectedRows, Sort, Span
+from backhaul.store.read_records import (
+    DeliveryAttempt,
+    DeliveryDetail,
+    ListedDelivery,
+    ListedEvent,
+)
 from backhaul.store.sql import selection
+from backhaul.store.sql.deliveries.repository import document_now
 from backhaul.store.sql.dialect import ascii_text, contains, elements
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.selection import (
@@ -26,7 +32,6 @@ from backhaul.store.sql.selection import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backhaul.store.filters import Filter
     from backhaul.store.sql.family import Connection
 
 _EVENTS = """
@@ -112,6 +117,10 @@ _DELIVERY_CONDITIONS: Mapping[str, str] = {
     "first": "d.seq >= :first",
     "last": "d.seq <= :last",
 }
+_ATTEMPTS = f"""
+    SELECT {", ".join(DeliveryAttempt.__struct_fields__)} FROM delivery_attempts
+    WHERE delivery = :delivery ORDER BY id
+"""  # noqa: S608 - constants
 _ROWS = {
     "events": [NumberedRows("inbox", "id", "received_at")],
     "deliveries": [NumberedRows("deliveries", "seq", "created_at")],
@@ -155,6 +164,17 @@ def deliveries(
     conditions = _DELIVERY_CONDITIONS
     rows = _rows(connection, _DELIVERIES, conditions, values, "d.seq", sort, limit)
     return [ListedDelivery(*row) for row in rows]
+
+
+def delivery(connection: Connection, seq: int) -> DeliveryDetail | None:
+    """Return one delivery with its attempts, and the document it would send now."""
+    wanted = Filter(ids=(seq,))
+    found = deliveries(connection, wanted, 1, None, Sort.USUAL, EVERYTHING)
+    if not found:
+        return None
+    rows = connection.execute(_ATTEMPTS, {"delivery": seq})
+    attempts = [DeliveryAttempt(*row) for row in rows]
+    return DeliveryDetail(found[0], attempts, document_now(connection, seq))
 
 
 def searched(

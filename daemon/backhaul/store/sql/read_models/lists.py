@@ -17,9 +17,11 @@ from backhaul.store.filters import (
 )
 from backhaul.store.mirror import Pass
 from backhaul.store.operations import MetricSample
+from backhaul.store.operators import SavedView
 from backhaul.store.read_records import (
     ChangedObject,
     CommandDetail,
+    DeliveryDetail,
     EventDetail,
     JobStatus,
     ListedAuditEntry,
@@ -167,6 +169,10 @@ _WEBHOOK_SECRETS = """
     FROM webhook_secrets ORDER BY store, known_since, fingerprint
 """
 _USERS = "SELECT name, role, last_login_at, created_at FROM users ORDER BY name"
+_SAVED_VIEWS = """
+    SELECT id, name, filter, sort FROM saved_views
+    WHERE who = :who AND list = :list ORDER BY name
+"""
 _SAMPLES = f"""
     SELECT {", ".join(MetricSample.__struct_fields__)} FROM metric_samples
     WHERE at >= :since ORDER BY at
@@ -349,6 +355,9 @@ class SqlLists:
             self._connection, wanted, limit, before, sort, within
         )
 
+    def delivery(self, seq: int) -> DeliveryDetail | None:
+        return filtered.delivery(self._connection, seq)
+
     def store_of_delivery(self, seq: int) -> str | None:
         rows = self._rows(_STORE_OF_DELIVERY, {"seq": seq})
         return str(rows[0][0]) if rows else None
@@ -428,6 +437,10 @@ class SqlLists:
 
     def tokens(self) -> list[ListedToken]:
         return tokens.listed(self._connection)
+
+    def saved_views(self, who: str, list_: str) -> list[SavedView]:
+        rows = self._rows(_SAVED_VIEWS, {"who": who, "list": list_})
+        return [SavedView(*row) for row in rows]
 
     def samples(self, since: str) -> list[MetricSample]:
         return [MetricSample(*row) for row in self._rows(_SAMPLES, {"since": since})]

@@ -118,6 +118,8 @@ ORDER_LISTS = "m005_order_lists"
 MAPPINGS = "m006_mappings"
 LIST_INDEXES = "m007_list_indexes"
 API_TOKENS = "m008_api_tokens"
+DELIVERY_ATTEMPTS = "m010_delivery_attempts"
+SAVED_VIEWS = "m011_saved_views"
 STEPS: Mapping[str, tuple[str, ...]] = {
     BASELINE: (
         *inbox_and_mirror.INBOX,
@@ -133,6 +135,8 @@ STEPS: Mapping[str, tuple[str, ...]] = {
     MAPPINGS: commands_and_operations.MAPPINGS,
     LIST_INDEXES: inbox_and_mirror.LIST_INDEXES,
     API_TOKENS: commands_and_operations.API_TOKENS,
+    DELIVERY_ATTEMPTS: commands_and_operations.DELIVERY_ATTEMPTS,
+    SAVED_VIEWS: commands_and_operations.SAVED_VIEWS,
 }
 """The statements of each migration, the oldest first. Those of a released migration
 never change."""

@@ -289,6 +289,27 @@ API_TOKENS: tuple[str, ...] = (
     ) WITHOUT ROWID
     """,
 )
+# An attempt of a delivery, or a check whether an uncertain one arrived.
+DELIVERY_ATTEMPTS: tuple[str, ...] = (
+    """
+    CREATE TABLE delivery_attempts (
+        id INTEGER PRIMARY KEY, delivery INTEGER NOT NULL, kind TEXT NOT NULL,
+        number INTEGER NOT NULL, started_at TEXT, finished_at TEXT NOT NULL,
+        state TEXT NOT NULL, reason TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX delivery_attempts_delivery ON delivery_attempts(delivery)",
+    "CREATE INDEX delivery_attempts_finished ON delivery_attempts(finished_at)",
+)
+SAVED_VIEWS: tuple[str, ...] = (
+    """
+    CREATE TABLE saved_views (
+        id INTEGER PRIMARY KEY, who TEXT NOT NULL, list TEXT NOT NULL,
+        name TEXT NOT NULL, filter TEXT NOT NULL, sort TEXT NOT NULL,
+        created_at TEXT NOT NULL, UNIQUE (who, list, name)
+    )
+    """,
+)
 CONNECTOR_DOCUMENTS: tuple[str, ...] = (
     """
     CREATE TABLE connector_documents (
