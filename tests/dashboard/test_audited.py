@@ -19,7 +19,7 @@ from dashboard.test_deliveries import deliver
 from scenes import payloads
 from scenes.api import issue
 from scenes.damaged_rows import insert_incident, lose, overwrite, refused_rows
-from scenes.dashboard import PASSWORD
+from scenes.dashboard import PASSWORD, Subscription
 from scenes.databases import take
 from scenes.stored import values_of
 
@@ -98,6 +98,11 @@ async def view(office: Office) -> Asked:
     return "/commands/views/1/delete", {}
 
 
+async def webhook(office: Office) -> Asked:
+    office.subscriptions["main"] = Subscription()
+    return "/stores/main/test", {}
+
+
 async def incident(office: Office) -> Asked:
     insert_incident(office.path, "put back")
     return "/incidents/1/resolve", {"reason": "because"}
@@ -157,6 +162,7 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/quarantine/change": rows,
     "/secrets/accept": dropped,
     "/secrets/drop": secret,
+    "/stores/{}/{}": webhook,
     "/targets/release": held,
     "/targets/resume": stop,
     "/tokens/create": form("/tokens/create", name="app", scope="read"),

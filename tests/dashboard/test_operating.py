@@ -21,6 +21,7 @@ from backhaul.store.testing.target_scenes import hold
 from backhaul.sync.resource_types import KINDS
 from scenes import payloads
 from scenes.damaged_rows import insert_many, lose, overwrite
+from scenes.dashboard import Subscription
 from scenes.databases import take
 from scenes.jobs import settings_of
 from scenes.stored import value_of
@@ -354,3 +355,31 @@ async def test_a_list_that_cannot_be_read_is_named_beside_the_time(
         page = await browser.read(path)
         assert "in sync as of" in page
         assert "orders cannot be read" in page, path
+
+
+async def test_what_is_asked_of_a_store_is_confirmed_first(office: Office) -> None:
+    browser = await office.browser("otto")
+    page = await browser.read("/stores")
+    assert '"/stores/main/sync"' in page
+    page = await browser.read("/stores/main/sync")
+    assert "Full sync now: main?" in page
+    answer = await browser.post("/stores/main/sync")  # no job runs here
+    assert "jobs run in the daemon" in await answer.text()
+    page = await browser.read("/stores/main/redeliver?delivery=d%3C1")
+    assert 'name="delivery" value="d&lt;1"' in page
+    for verb, said in (("test", "no webhook subscription"), ("redeliver", "choose a")):
+        answer = await browser.post(f"/stores/main/{verb}")
+        assert answer.status == 422
+        assert said in await answer.text()
+    assert (await browser.get("/stores/none/sync")).status == 404
+    office.subscriptions["main"] = Subscription()
+    assert (await browser.post("/stores/main/test")).status == 303
+    asked = await browser.post("/stores/main/redeliver", delivery="del_1")
+    assert asked.status == 303
+    assert office.subscriptions["main"].asked == ["test", "del_1"]
+    assert office.audit() == [
+        ("otto", "stores test", "main"),
+        ("otto", "stores redeliver", "main: del_1"),
+    ]
+    viewer = await office.browser("vera")
+    assert "/stores/main/sync" not in await viewer.read("/stores")

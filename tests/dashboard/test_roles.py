@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.admin import routes
+from backhaul.admin.pages.administration import STORE_ACTIONS
 from backhaul.admin.pages.commands import PATHS
 from backhaul.store.operators import Scope
 from scenes.api import Program, issue
@@ -85,6 +86,11 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /drift": READ,
     "GET /stores": READ,
     "GET /stores/main/deliveries": (OUT, 403, 422, 422),
+    **dict.fromkeys(
+        (f"GET /stores/main/{verb}" for verb in STORE_ACTIONS), (OUT, 403, 200, 200)
+    ),
+    "POST /stores/main/test": (401, 403, 422, 422),
+    "POST /stores/main/redeliver": (401, 403, 422, 422),
     "POST /secrets/drop": (401, 403, 422, 422),
     "POST /secrets/accept": (401, 403, 422, 422),
     "GET /charts": READ,

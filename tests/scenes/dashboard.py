@@ -105,6 +105,19 @@ class Browser:
 
 
 @dataclass(slots=True)
+class Subscription:
+    """Notes what is asked of the platform; tests/sync asks a real one."""
+
+    asked: list[str] = field(default_factory=list)
+
+    async def send_test(self) -> None:
+        self.asked.append("test")
+
+    async def redeliver(self, delivery: str) -> None:
+        self.asked.append(delivery)
+
+
+@dataclass(slots=True)
 class Office:
     """A dashboard that is served, with all that stands behind it."""
 
@@ -118,6 +131,7 @@ class Office:
     jobs: Jobs
     asked: list[str]
     deliveries: Deliveries
+    subscriptions: dict[str, Subscription]
     clients: list[TestClient[web.Request, web.Application]] = field(
         default_factory=list
     )
@@ -187,6 +201,7 @@ async def open_office(
         refolder = Reprocessor(store.reprocessing, facts)
         asked: list[str] = []
         deliveries: Deliveries = {}
+        subscriptions: dict[str, Subscription] = {}
 
         async def ask(name: str) -> dict[str, int]:
             asked.append(name)
@@ -203,6 +218,7 @@ async def open_office(
             jobs,
             ask,
             Submissions(store.records, Matcher(clock, 60.0), lambda _: None),
+            subscriptions,
         )
         shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
 
@@ -249,6 +265,7 @@ async def open_office(
             jobs,
             asked,
             deliveries,
+            subscriptions,
         )
         try:
             yield office

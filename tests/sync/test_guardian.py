@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from backhaul.core.webhook import TOPICS
+from backhaul.platform.client import ReadRefused
 from scenes.daemon import Office, running
 from scenes.reference_shop import Shop, open_shop
 from scenes.scripted_platform import unused_url
@@ -102,6 +103,28 @@ async def test_what_the_platform_says_of_its_deliveries_is_read(
                 break
         assert told.topic == "products/create"
         assert [each.status_code for each in told.attempts or ()] == [200]
+
+
+async def test_a_test_webhook_and_a_redelivery_are_asked_for(
+    shop: Shop, office: Office
+) -> None:
+    async with guarded(office) as daemon:
+        await subscribed(shop)
+        await arrives(shop, office)
+        guardian = daemon._shops["main"].subscription
+        assert guardian is not None
+        before = webhooks(office)
+        await guardian.send_test()
+        await until(lambda: webhooks(office) > before, "the test webhook")
+        for _ in range(500):  # the platform writes its attempt down after our answer
+            told = {each.topic: each for each in await guardian.deliveries()}
+            if told["products/create"].status == "DELIVERED":
+                break
+        first, before = told["products/create"], webhooks(office)
+        await guardian.redeliver(first.id)
+        await until(lambda: webhooks(office) > before, "the redelivery")
+        with pytest.raises(ReadRefused):
+            await guardian.redeliver("nothing")
 
 
 async def test_a_subscription_is_made_and_its_secret_accepted(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from backhaul.admin import accounts, tokens
 from backhaul.admin.accounts import Passwords
+from backhaul.app import store_actions
 from backhaul.app.bulk_actions import change_commands, change_deliveries
 from backhaul.app.mapping_actions import add_mappings, remove_mapping
 from backhaul.connect.quarantine_edit import edited_record, require_known_names
@@ -31,6 +32,7 @@ from backhaul.store.stock_targets import HeldFilter
 
 if TYPE_CHECKING:
     from backhaul.app.jobs import Jobs
+    from backhaul.app.store_actions import Subscription
     from backhaul.connect.submissions import Submissions
     from backhaul.core.clock import Clock
     from backhaul.ingest.fold_worker import Reprocessor
@@ -58,7 +60,8 @@ IN_USE = timedelta(days=1)
 class ActionContext(msgspec.Struct, frozen=True):
     """What the actions work on.
 
-    `dialects` has the request format of each store's platform.
+    `dialects` has the request format of each store's platform, and `subscriptions` the
+    webhook subscription of each store that has one.
     """
 
     store: Store
@@ -70,6 +73,7 @@ class ActionContext(msgspec.Struct, frozen=True):
     jobs: Jobs
     ask_connector: Callable[[str], Awaitable[dict[str, int]]]
     submissions: Submissions
+    subscriptions: Mapping[str, Subscription] = {}
 
 
 def actions(parts: ActionContext) -> dict[str, Action]:
@@ -437,6 +441,8 @@ STORE_ACTIONS: Mapping[
     "search/rebuild": _rebuild_search,
     "secrets/drop": _drop_secret,
     "stock/release": _release_targets,
+    "stores/redeliver": store_actions.redeliver,
+    "stores/test": store_actions.send_test,
     "targets/resume": _resume_targets,
 }
 """The actions on stores, by name: the owner of the store carries them out."""

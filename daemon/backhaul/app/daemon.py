@@ -376,6 +376,7 @@ class Daemon:
             self._jobs,
             self._ask_connector,
             Submissions(store.records, self._matcher, self._wake_records),
+            ShopsView(self._shops, lambda shop: shop.subscription),
         )
         assert self._stores is not None  # noqa: S101 - it is built before
         parts = given, self._shops, self._stores.using, self._monitoring

@@ -98,6 +98,32 @@ class SubscriptionManager:
             found += map(decoding.delivery, rows)
         return found
 
+    async def send_test(self) -> None:
+        """Let the platform send a test webhook to this daemon.
+
+        Raises NotSent, OutcomeUnknown, Unusable; ReadRefused if that is not offered.
+        """
+        await self._ask(f"{_path(await self._own())}/test")
+
+    async def redeliver(self, delivery: str) -> None:
+        """Let the platform send a delivery of its log again; raises as `send_test`."""
+        own = _path(await self._own())
+        await self._ask(f"{own}/deliveries/{quote(delivery, safe='')}/redeliver")
+
+    async def _own(self) -> schemas.Hook:
+        hooks = self._ours(await self._hooks())
+        if not hooks:
+            raise Unusable(
+                f"the platform has no webhook subscription for {self.address}; Backhaul"
+                " creates one within some minutes"
+            )
+        return hooks[0]
+
+    async def _ask(self, path: str) -> None:
+        answer = await self._send("POST", path, {})
+        if not answer.ok:
+            raise ReadRefused(path, answer)
+
     def _ours(self, hooks: list[dict[str, Any]]) -> list[schemas.Hook]:
         ours = (hook for hook in hooks if hook.get("address") == self.address)
         return [decoding.hook(hook) for hook in ours]

@@ -177,6 +177,78 @@ async def show_deliveries(
     return context.page(page_request, "store_webhooks", store=store, rows=await ask())
 
 
+STORE_ACTIONS = {
+    "test": (
+        "Send a test webhook",
+        "The platform sends a test webhook to this daemon. It appears under Events.",
+    ),
+    "redeliver": (
+        "Redeliver",
+        "The platform sends this webhook again, with the same id and the same bytes. If"
+        " the mirror already contains the event, the event changes nothing.",
+    ),
+    "poll": (
+        "Poll now",
+        "Backhaul reads what changed in the store since the last poll.",
+    ),
+    "sync": (
+        "Full sync now",
+        "Backhaul reads all lists of the store, compares them with the mirror, and"
+        " repairs differences. For a large store this takes minutes to hours; the page"
+        " Drift shows its progress.",
+    ),
+}
+"""What an operator can ask for, with its button and what happens."""
+_JOBS = {"poll": "reconcile_incremental", "sync": "reconcile_full"}
+
+
+async def show_store_action(
+    context: PageContext, page_request: PageRequest
+) -> web.Response:
+    """Show what an action on a store will do, and ask for confirmation."""
+    store = _store_of(context, page_request)
+    verb = page_request.request.match_info["verb"]
+    title, means = STORE_ACTIONS[verb]
+    return context.page(
+        page_request,
+        "store_action",
+        store=store,
+        verb=verb,
+        title=title,
+        means=means,
+        delivery=page_request.query("delivery") or "",
+    )
+
+
+async def act_on_store(context: PageContext, page_request: PageRequest) -> web.Response:
+    """Send a test webhook, redeliver one, or start a job of the store."""
+    store = _store_of(context, page_request)
+    verb = page_request.request.match_info["verb"]
+    if verb in _JOBS:
+        await context.change(page_request, "jobs/run", name=_JOBS[verb], store=store)
+        done = f"{_JOBS[verb]} of {store} is started."
+    elif verb == "test":
+        await context.change(page_request, "stores/test", store=store)
+        done = f"The platform sends a test webhook to {store}; see Events."
+    else:
+        delivery = page_request.form.get("delivery", "")
+        if not delivery:
+            raise BackhaulError("choose a delivery on the page of the webhooks")
+        await context.change(
+            page_request, "stores/redeliver", store=store, delivery=delivery
+        )
+        done = f"The platform sends delivery {delivery} again; see Events."
+    page_request.session.add_notice("good", done)
+    return page_request.redirect("/stores")
+
+
+def _store_of(context: PageContext, page_request: PageRequest) -> str:
+    store = page_request.request.match_info["store"]
+    if store not in context.services.settings.stores:
+        raise NotFound(f"No store is called {store}.")
+    return store
+
+
 async def revoke_secret(
     context: PageContext, page_request: PageRequest
 ) -> web.Response:
@@ -206,9 +278,12 @@ async def _change_secret(
     return page_request.redirect("/stores")
 
 
+_ACTION = f"/stores/{{store}}/{{verb:{'|'.join(STORE_ACTIONS)}}}"
 STORE_ROUTES = (
     Route("GET", "/stores", Role.VIEWER, show_stores),
     Route("GET", "/stores/{store}/deliveries", Role.OPERATOR, show_deliveries),
+    Route("GET", _ACTION, Role.OPERATOR, show_store_action),
+    Route("POST", _ACTION, Role.OPERATOR, act_on_store),
     Route("POST", "/secrets/drop", Role.OPERATOR, revoke_secret),
     Route("POST", "/secrets/accept", Role.OPERATOR, accept_secret),
 )

@@ -1,0 +1,70 @@
+"""What an operator asks of a store's platform: a test webhook, and a redelivery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from backhaul.errors import BackhaulError
+from backhaul.platform.transport import NotSent, OutcomeUnknown
+from backhaul.store.operations import AuditEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+
+    from backhaul.store import Store
+
+
+class Subscription(Protocol):
+    """A webhook subscription: backhaul.sync.webhook_subscriptions has it."""
+
+    async def send_test(self) -> None: ...
+
+    async def redeliver(self, delivery: str) -> None: ...
+
+
+class StoreContext(Protocol):
+    """What the actions work on."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]: ...
+
+
+async def send_test(parts: StoreContext, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Let the platform send a test webhook to this daemon for `who`."""
+    name = asked["store"]
+    subscription = _subscription_of(parts, name)
+    entry = AuditEntry(asked["who"], "stores test", name)
+    await parts.store.users.record_action(entry)
+    await _ask(name, subscription.send_test())
+    return {"store": name}
+
+
+async def redeliver(parts: StoreContext, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Let the platform send the webhook delivery `delivery` again for `who`."""
+    name, delivery = asked["store"], asked["delivery"]
+    subscription = _subscription_of(parts, name)
+    entry = AuditEntry(asked["who"], "stores redeliver", f"{name}: {delivery}")
+    await parts.store.users.record_action(entry)
+    await _ask(name, subscription.redeliver(delivery))
+    return {"store": name, "delivery": delivery}
+
+
+def _subscription_of(parts: StoreContext, store: str) -> Subscription:
+    found = parts.subscriptions.get(store)
+    if found is None:
+        raise BackhaulError(
+            f"Backhaul manages no webhook subscription of store {store}; set `url` in"
+            " [public] of the configuration, restart the daemon, and try again"
+        )
+    return found
+
+
+async def _ask(store: str, request: Awaitable[object]) -> None:
+    try:
+        await request
+    except (NotSent, OutcomeUnknown) as error:
+        raise BackhaulError(
+            f"the platform of store {store} did not answer: {error}; try again"
+        ) from None
