@@ -149,6 +149,7 @@ OWN = {"old": PASSWORD, "new": PASSWORD * 2, "again": PASSWORD * 2}
 DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/account/password": form("/account/password", **OWN),
     "/commands/{}/{}": command,
+    "/connectors/check": form("/connectors/check", name="courier"),
     "/connectors/run": form("/connectors/run", name="courier"),
     "/events/{}/refold": event,
     "/commands/change": commands,

@@ -76,6 +76,8 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /mirror/order/main/o": (OUT, 404, 404, 404),
     "GET /connectors": READ,
     "POST /connectors/run": (401, 403, 422, 422),
+    "POST /connectors/check": (401, 403, 422, 422),
+    "GET /connectors/courier": READ,
     "GET /targets": READ,
     "POST /targets/release": (401, 403, 422, 422),
     "POST /targets/resume": (401, 403, 422, 422),

@@ -207,6 +207,10 @@ async def open_office(
             asked.append(name)
             return {"accepted": 2}
 
+        async def check(name: str) -> list[str]:
+            asked.append(f"check {name}")
+            return ["one file is not read"]
+
         dialects = {"main": Dialect()}
         parts = ActionContext(
             store,
@@ -219,6 +223,7 @@ async def open_office(
             ask,
             Submissions(store.records, Matcher(clock, 60.0), lambda _: None),
             subscriptions,
+            check,
         )
         shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
 

@@ -74,6 +74,7 @@ class ActionContext(msgspec.Struct, frozen=True):
     ask_connector: Callable[[str], Awaitable[dict[str, int]]]
     submissions: Submissions
     subscriptions: Mapping[str, Subscription] = {}
+    check_connector: store_actions.Check = store_actions.cannot_check
 
 
 def actions(parts: ActionContext) -> dict[str, Action]:
@@ -421,6 +422,7 @@ STORE_ACTIONS: Mapping[
     "commands/change": change_commands,
     "commands/decide": _decide,
     "commands/preview": _preview,
+    "connectors/check": store_actions.check_connector,
     "connectors/run": _run_connector,
     "connectors/settle": _resolve_delivery,
     "deliveries/change": change_deliveries,
@@ -499,7 +501,7 @@ def store_of(
     elif group == "incidents":
         known = {each.id: each for each in reader.incidents()}
         found = known.get(asked["id"])
-    elif verb == "connectors/run":
+    elif verb in {"connectors/run", "connectors/check"}:
         return connectors.get(asked["name"])
     elif verb == "connectors/settle":
         return reader.store_of_delivery(asked["delivery"])

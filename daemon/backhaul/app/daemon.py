@@ -21,6 +21,7 @@ from backhaul.app.monitoring import Monitoring
 from backhaul.app.public_http import RequestLimits
 from backhaul.app.reload import Reloader
 from backhaul.app.schedule import Schedule
+from backhaul.app.store_actions import test_connection
 from backhaul.app.store_runtime import ProcessParts, ShopsView, StoreRuntime
 from backhaul.app.systemd import ServiceManager
 from backhaul.app.wiring import (
@@ -377,6 +378,7 @@ class Daemon:
             self._ask_connector,
             Submissions(store.records, self._matcher, self._wake_records),
             ShopsView(self._shops, lambda shop: shop.subscription),
+            partial(test_connection, self._settings),
         )
         assert self._stores is not None  # noqa: S101 - it is built before
         parts = given, self._shops, self._stores.using, self._monitoring

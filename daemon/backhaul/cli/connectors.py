@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from backhaul.app.control_socket import Control, NoDaemon
+from backhaul.app.store_actions import test_connection
 from backhaul.cli import context, output
 from backhaul.cli.context import (
     ConfigOption,
@@ -21,8 +22,6 @@ from backhaul.cli.context import (
     require_known,
 )
 from backhaul.cli.daemon_client import change, who
-from backhaul.connect import registry
-from backhaul.connect.health import ConnectorFailed, guarded, read_notices
 from backhaul.core.clock import from_text, to_text
 from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
@@ -106,23 +105,15 @@ def check(
     name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
     """Test a connection; the test changes nothing."""
-    own = _connector_settings(context.settings(config), name)
-    connector = registry.build(name, own.type, own.options)
-    try:
-        asyncio.run(_check(connector))
-    except ConnectorFailed as error:
-        raise BackhaulError(f"{name}: {error}") from None
-    notices = read_notices(connector)
+    settings = context.settings(config)
+    _connector_settings(settings, name)
+    notices = asyncio.run(test_connection(settings, name))
     if as_json:
         output.json({"connection": name, "ok": True, "notices": notices})
         return
     typer.echo(f"{name}: ready")
     for notice in notices:
         typer.echo(f"{name}: {notice}")
-
-
-async def _check(connector: Any) -> None:
-    await guarded(connector.check())
 
 
 @connectors.command("run", epilog=example("connectors run erp"))

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         SearchHit,
         TimelineEntry,
     )
-    from backhaul.store.records import RecordDetail
+    from backhaul.store.records import RecordDetail, SourceRun
     from backhaul.store.stock_targets import HeldFilter
 
 
@@ -265,6 +265,10 @@ class Reader(Protocol):
 
     def record(self, id_: int) -> RecordDetail | None:
         """Return one record, and where it stands."""
+        ...
+
+    def source_runs(self, instance: str) -> list[SourceRun]:
+        """Return the last files or polls of a connection, of its newest records."""
         ...
 
     def waiting_records(self, limit: int) -> list[ListedWaitingRecord]:

@@ -296,6 +296,8 @@ class ListedRecord(Struct, frozen=True):
     state: str
     reason: str
     command_id: str | None
+    locator: str
+    payload: str
 
 
 class ListedWaitingRecord(Struct, frozen=True):

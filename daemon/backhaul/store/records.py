@@ -299,6 +299,25 @@ ROW_STATES = {
 """What became of rows, by the name of the number in the answer."""
 
 
+class SourceRun(Struct, frozen=True):
+    """The records of one file, or of one minute of a source without files.
+
+    `applied` of them reached their goal and `failed` did not; the others are open.
+    """
+
+    source: str
+    first_at: str
+    last_at: str
+    submitted: int = 0
+    applied: int = 0
+    failed: int = 0
+
+    @property
+    def open(self) -> int:
+        """How many records wait, or have a command that is not done."""
+        return self.submitted - self.applied - self.failed
+
+
 class RowVerb(StrEnum):
     """What can be done with many rows of the quarantine at once."""
 

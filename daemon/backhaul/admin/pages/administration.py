@@ -16,52 +16,11 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.read_models import Reader
-    from backhaul.store.read_records import ListedRecord
 
 
 PAGE_ROWS = 60
-LAST_RECORDS = 5
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 JOB_VERBS = {"run": "started", "pause": "paused", "resume": "resumed"}
-
-
-async def show_connectors(
-    context: PageContext, page_request: PageRequest
-) -> web.Response:
-    """Show each connection, whether it is up, and its last records."""
-    status = await context.services.status()
-
-    def read(reader: Reader) -> dict[str, list[ListedRecord]]:
-        return {
-            name: reader.last_records(name, LAST_RECORDS)
-            for name in context.services.settings.connectors
-        }
-
-    return context.page(
-        page_request,
-        "connectors",
-        connectors=context.services.settings.connectors,
-        states=status["connectors"],
-        standby=status.get("standby"),
-        records=await context.services.store.read(read),
-    )
-
-
-async def run_connector(
-    context: PageContext, page_request: PageRequest
-) -> web.Response:
-    """Make a connection read its records now."""
-    name = page_request.form.get("name", "")
-    if name not in context.services.settings.connectors:
-        raise BackhaulError(
-            f"no connection is called {name!r}; the page Connectors lists the names"
-        )
-    done = await context.change(page_request, "connectors/run", name=name)
-    counts = ", ".join(f"{n} {state}" for state, n in done["records"].items())
-    result = counts or "no new records"
-    page_request.session.add_notice("good", f"{name}: {result}.")
-    return page_request.redirect("/connectors")
 
 
 async def show_jobs(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -136,8 +95,6 @@ async def show_audit(context: PageContext, page_request: PageRequest) -> web.Res
 
 
 ROUTES = (
-    Route("GET", "/connectors", Role.VIEWER, show_connectors),
-    Route("POST", "/connectors/run", Role.OPERATOR, run_connector),
     Route("GET", "/jobs", Role.VIEWER, show_jobs),
     Route("POST", f"/jobs/{{verb:{'|'.join(JOB_VERBS)}}}", Role.OPERATOR, change_job),
     Route("GET", "/drift", Role.VIEWER, show_drift),

@@ -216,6 +216,17 @@ class FilteredListsConformance(StoreConformance):
         assert found.document["id"] == "ord_1"
         assert await store.read(lambda reader: reader.delivery(99_999)) is None
 
+    async def test_records_of_a_connection_are_counted_by_file(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        for number, cause in enumerate((Cause.CONFIRMED, Cause.REFUSED, Cause.UNKNOWN)):
+            await sent(store, cause, target=f"ord_{number}")
+        await plan(store, instance="books")
+        (run,) = await store.read(lambda reader: reader.source_runs("courier"))
+        assert (run.source, run.last_at) == ("file", at(clock))
+        assert (run.submitted, run.applied, run.failed, run.open) == (3, 1, 1, 1)
+        assert await store.read(lambda reader: reader.source_runs("none")) == []
+
     async def test_old_attempts_are_deleted(
         self, store: Store, clock: TestClock
     ) -> None:

@@ -44,7 +44,7 @@ from backhaul.store.sql.inbox import quarantine
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.mirror.sync_progress import COLUMNS as PASS_COLUMNS
 from backhaul.store.sql.operations import kv, tokens
-from backhaul.store.sql.read_models import filtered
+from backhaul.store.sql.read_models import filtered, record_runs
 from backhaul.store.sql.read_models.timeline import ORDER_NAME
 from backhaul.store.sql.records import submission
 from backhaul.store.sql.selection import NO_END, all_words, as_list, given, where
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from backhaul.store.matching import Command
     from backhaul.store.operations import HeldTargets
     from backhaul.store.operators import ListedToken
-    from backhaul.store.records import RecordDetail
+    from backhaul.store.records import RecordDetail, SourceRun
     from backhaul.store.sql.family import Connection
     from backhaul.store.stock_targets import HeldFilter
 
@@ -154,10 +154,6 @@ _QUARANTINED = """
     WHERE q.id = :id
 """
 _STORE_OF_DELIVERY = "SELECT store FROM deliveries WHERE seq = :seq"
-_LAST_RECORDS = """
-    SELECT received_at, key, state, reason, command_id FROM records
-    WHERE instance = :instance ORDER BY id DESC LIMIT :limit
-"""
 _WAITING_RECORDS = f"""
     SELECT id, received_at, store, instance, {member("payload", "$.kind")} AS kind,
            locator, reason, retry_at, key
@@ -363,8 +359,10 @@ class SqlLists:
         return str(rows[0][0]) if rows else None
 
     def last_records(self, instance: str, limit: int) -> list[ListedRecord]:
-        values = {"instance": instance, "limit": limit}
-        return [ListedRecord(*row) for row in self._rows(_LAST_RECORDS, values)]
+        return record_runs.last_records(self._connection, instance, limit)
+
+    def source_runs(self, instance: str) -> list[SourceRun]:
+        return record_runs.source_runs(self._connection, instance)
 
     def record(self, id_: int) -> RecordDetail | None:
         try:
