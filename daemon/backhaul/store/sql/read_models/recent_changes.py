@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.store.read_records import RecentChange
 from backhaul.store.sql.dialect import elements
+from backhaul.store.sql.stock_targets.rows import STATE_AS_COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 # Each query has the columns of RecentChange. A command changes its state with an
 # attempt, a check or a decision, and each of these has a number of its own.
-_QUERIES: Mapping[str, str] = {
+QUERIES: Mapping[str, str] = {
     "inbox": """
         SELECT i.id, 'event', CAST(i.id AS TEXT), i.store,
                coalesce(o.state, 'received'), CASE WHEN o.id IS NULL THEN 1 ELSE 0 END
@@ -27,24 +28,22 @@ _QUERIES: Mapping[str, str] = {
         SELECT seq, 'command', id, store, state, 0
         FROM commands WHERE seq > :after ORDER BY seq LIMIT :limit
     """,
-    "stock_targets": """
-        SELECT t.seq, 'command', t.id, t.store, c.state, 0
-        FROM stock_targets t JOIN commands_and_targets c ON c.id = t.id
-        WHERE t.seq > :after ORDER BY t.seq LIMIT :limit
-    """,
+    "stock_targets": f"""
+        SELECT t.seq, 'command', t.id, t.store, {STATE_AS_COMMAND}, 0
+        FROM stock_targets t WHERE t.seq > :after ORDER BY t.seq LIMIT :limit
+    """,  # noqa: S608 - constants
     "attempts": """
         SELECT a.id, 'command', c.id, c.store, c.state,
                CASE WHEN a.finished_at IS NULL THEN 1 ELSE 0 END
         FROM attempts a JOIN commands c ON c.id = a.command_id
         WHERE a.id > :after ORDER BY a.id LIMIT :limit
     """,
-    "corrections": """
-        SELECT a.id, 'command', t.id, t.store, c.state,
+    "corrections": f"""
+        SELECT a.id, 'command', t.id, t.store, {STATE_AS_COMMAND},
                CASE WHEN a.finished_at IS NULL THEN 1 ELSE 0 END
         FROM attempts a JOIN stock_targets t ON t.correction = a.command_id
-        JOIN commands_and_targets c ON c.id = t.id
         WHERE a.id > :after ORDER BY a.id LIMIT :limit
-    """,
+    """,  # noqa: S608 - constants
     "resolution_checks": """
         SELECT r.id, 'command', c.id, c.store, c.state, 0
         FROM resolution_checks r JOIN commands c ON c.id = r.command_id
@@ -65,21 +64,24 @@ _QUERIES: Mapping[str, str] = {
     """,
 }
 _DECISIONS = "audit"
-SOURCES = (*_QUERIES, _DECISIONS)
+SOURCES = (*QUERIES, _DECISIONS)
 """The tables whose numbers make a place in the stream, in their order."""
 _NUMBERS = {"commands": "seq", "stock_targets": "seq", "deliveries": "seq"}
 _TABLES = {"corrections": "attempts"}
 """The table of a source, where it has another name: a stock target follows the
 attempts of its adjustment."""
-_AUDIT = """
+AUDIT = """
     SELECT id, action, detail, command_id FROM audit
     WHERE id > :after ORDER BY id LIMIT :limit
 """
 _NAMED = re.compile(r"(row|delivery) (\d+)")
-_OF_DECISIONS: Mapping[str, str] = {
+OF_DECISIONS: Mapping[str, str] = {
     "command": f"""
-        SELECT 0, 'command', id, store, state, 0 FROM commands_and_targets
+        SELECT 0, 'command', id, store, state, 0 FROM commands
         WHERE id IN (SELECT value FROM {elements(":ids", "$")})
+        UNION ALL
+        SELECT 0, 'command', t.id, t.store, {STATE_AS_COMMAND}, 0 FROM stock_targets t
+        WHERE t.id IN (SELECT value FROM {elements(":ids", "$")})
     """,  # noqa: S608 - constants
     "row": f"""
         SELECT 0, 'quarantine', CAST(q.id AS TEXT),
@@ -120,7 +122,7 @@ def since(
                 query, {"after": places[source], "limit": limit}
             )
         ]
-        for source, query in _QUERIES.items()
+        for source, query in QUERIES.items()
     }
     return found | {_DECISIONS: _decided(connection, places[_DECISIONS], limit)}
 
@@ -130,14 +132,14 @@ def _decided(connection: Connection, after: int, limit: int) -> list[RecentChang
     named: dict[tuple[str, str], int] = {}
     last = after
     values = {"after": after, "limit": limit}
-    for last, action, detail, command in connection.execute(_AUDIT, values).fetchall():
+    for last, action, detail, command in connection.execute(AUDIT, values).fetchall():
         match = _NAMED.match(detail)
         if command is not None:
             named["command", command] = last
         elif match and action.startswith(("quarantine ", "deliveries ")):
             named[match[1], match[2]] = last
     found = []
-    for kind, query in _OF_DECISIONS.items():
+    for kind, query in OF_DECISIONS.items():
         ids = [id_ for each, id_ in named if each == kind]
         rows = connection.execute(query, {"ids": json.dumps(ids)}) if ids else ()
         for _, type_, id_, store, state, _ in rows:

@@ -104,7 +104,8 @@ class SqlRecords(Family):
         match_one: MatchOne,
     ) -> Submitted:
         matching = Matching(connection, self._engine, match_one, self._now())
-        return submission.submit(connection, instance, store, record, matching)
+        acceptance = Acceptance(connection, instance, store, matching)
+        return submission.submit(connection, instance, store, record, acceptance)
 
     @write
     def must_read_stock_list(self, connection: Connection, instance: str) -> bool:

@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING
 
 from backhaul.store.records import RecordDetail, Submitted
 from backhaul.store.sql.dialect import member
-from backhaul.store.sql.records.acceptance import Acceptance
+from backhaul.store.sql.stock_targets.rows import STATE_AS_COMMAND
 
 if TYPE_CHECKING:
     from backhaul.store.records import NewRecord
     from backhaul.store.sql.family import Connection
-    from backhaul.store.sql.records.matching import Matching
+    from backhaul.store.sql.records.acceptance import Acceptance
 
-_DETAIL = f"""
+DETAIL = f"""
     SELECT r.id, r.received_at, r.store, r.instance, r.key,
            {member("r.payload", "$.kind")} AS kind, r.locator, r.state, r.reason,
-           r.command_id,
-           (SELECT state FROM commands_and_targets WHERE id = r.command_id),
-           (SELECT reason FROM commands_and_targets WHERE id = r.command_id),
+           r.command_id, coalesce(c.state, {STATE_AS_COMMAND}),
+           coalesce(c.reason, t.reason),
            (SELECT id FROM quarantine q WHERE q.source = 'record'
             AND q.name = r.instance AND q.key = r.key)
-    FROM records r WHERE r.id = :id
+    FROM records r LEFT JOIN commands c ON c.id = r.command_id
+    LEFT JOIN stock_targets t ON t.id = r.command_id
+    WHERE r.id = :id
 """  # noqa: S608 - constants
 _KNOWN = """
     SELECT id, store, raw FROM records
@@ -31,7 +32,7 @@ _KNOWN = """
 
 def detail(connection: Connection, id_: int) -> RecordDetail | None:
     """Return one record, and where it stands."""
-    row = connection.execute(_DETAIL, {"id": id_}).fetchone()
+    row = connection.execute(DETAIL, {"id": id_}).fetchone()
     return RecordDetail(*row) if row else None
 
 
@@ -40,7 +41,7 @@ def submit(
     instance: str,
     store: str,
     new: NewRecord,
-    matching: Matching,
+    acceptance: Acceptance,
 ) -> Submitted:
     """Accept a record, unless its key is known: then only compare the two.
 
@@ -52,7 +53,7 @@ def submit(
         id_, at, raw = known
         is_same = (at, raw) == (store, new.raw)
         return Submitted(_found(connection, id_), None, is_same)
-    outcome = Acceptance(connection, instance, store, matching).accept(new)
+    outcome = acceptance.accept(new)
     return Submitted(_found(connection, outcome.record.id), outcome, is_same=True)
 
 

@@ -59,6 +59,9 @@ SHOWN_STATE = f"CASE t.state {_NAMES} END"
 
 It is the state in `commands_and_targets`, or `held`.
 """
+_WORDS = " ".join(f"WHEN '{own}' THEN '{shown}'" for own, shown in SHOWN_AS.items())
+STATE_AS_COMMAND = f"CASE t.state {_WORDS} END"
+"""The state in `commands_and_targets` of a target `t`. An engine may scan the view."""
 COLUMNS = (
     "t.seq, t.id, t.store, t.product_id, t.variant_id, t.instance, t.payload, t.digest,"
     " t.tries"
