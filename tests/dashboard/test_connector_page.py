@@ -60,7 +60,7 @@ def test_secrets_are_hidden_in_settings() -> None:
     shown = dict(effective_settings(own))
     assert "hunter2" not in str(shown)
     assert MASK in shown["password"]
-    assert (shown["store"], shown["enabled"]) == ("main", "True")
+    assert (shown["store"], shown["enabled"]) == ("main", "yes")
 
 
 async def submit(office: Office, file: str, *states: str) -> None:

@@ -38,8 +38,10 @@ PAGES = [
     *("/mirror/order/main/ord_1", "/connectors", "/jobs", "/drift", "/stores"),
     *("/orders", "/mirror/product/main/prod_1", "/mirror/customer/main/cus_1"),
     *("/products", "/customers", "/mirror/sku/main/var_1"),
-    "/targets",
     *("/charts", "/audit", "/users", "/tokens", "/account", "/commands/nothing-at-all"),
+    *("/targets", "/connectors/courier", "/deliveries", "/stores/main/sync"),
+    "/commands?where=state%3Dparked",
+    "/commands/preview?verb=discard&rows=all&where=",
 ]
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 BYTES = '{"trackingCompany":"DHL","trackingNumber":"T1"}'

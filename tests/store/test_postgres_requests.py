@@ -486,13 +486,16 @@ async def test_members_show_the_state_that_the_owner_published(
         assert silent["ownerless"] == ["*", "main", "other"]
 
 
-async def test_each_owner_changes_the_quarantined_rows_of_its_stores(
-    url: str, tmp_path: Path
+@pytest.mark.parametrize(
+    "verb", ["quarantine/change", "commands/change", "deliveries/change"]
+)
+async def test_each_owner_changes_the_selected_rows_of_its_stores(
+    verb: str, url: str, tmp_path: Path
 ) -> None:
-    async with two_owners(url, tmp_path, "quarantine/change") as two:
+    async with two_owners(url, tmp_path, verb) as two:
         asked = {"where": "", "verb": "retry", "who": "ann", "reason": "seen"}
         expected = {"main": 1, "other": 2, "removed": 4}
-        said = await two.actions["quarantine/change"]({**asked, "expected": expected})
+        said = await two.actions[verb]({**asked, "expected": expected})
         stores = [(member, part["store"]) for member, part in two.acted]
         assert stores == [("a", "main"), ("b", "other"), ("a", "removed")]
         assert said == {"done": ["a", "b", "a"]}

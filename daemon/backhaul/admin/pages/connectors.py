@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from backhaul.admin.auth import NotFound, Route
 from backhaul.connect import registry
@@ -144,6 +144,10 @@ def effective_settings(own: Connector) -> list[tuple[str, str]]:
 def _shown(value: object) -> str:
     if isinstance(value, SecretStr):
         return MASK
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
     if isinstance(value, dict):
         return ", ".join(f"{name} = {_shown(each)}" for name, each in value.items())
     if isinstance(value, list | tuple | set | frozenset):

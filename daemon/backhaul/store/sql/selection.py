@@ -26,7 +26,7 @@ SCANNED = 20_000
 """The rows that one page searches at most: some hundredths of a second."""
 MOST_COUNTED = 10_000
 """Counts of a state end above this number."""
-SLACK = timedelta(days=1)
+SLACK = timedelta(hours=6)
 """How far the times of rows may differ from the order of their numbers.
 
 A clock is set back, or a webhook waits on a disk while the database is away.
