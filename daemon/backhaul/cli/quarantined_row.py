@@ -92,5 +92,5 @@ def _print_near(
     if invalid.input.near == "sku":
         typer.echo(
             "remember it:  backhaul mappings add sku"
-            f" {shlex.quote(invalid.value)} {value}"
+            f" {shlex.quote(invalid.value)} {value} --store {found.store}"
         )
