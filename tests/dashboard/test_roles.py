@@ -34,9 +34,13 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /api/status": OPEN,
     "GET /metrics": OPEN,
     "GET /login": OPEN,
+    "GET /login/code": (OUT, OUT, OUT, OUT),
+    "GET /login/oidc": (404, 404, 404, 404),
+    "GET /login/oidc/callback": (404, 404, 404, 404),
     "GET /first": (OUT, OUT, OUT, OUT),
     "GET /assets/dashboard.css": OPEN,
     "POST /login": (401, 401, 401, 401),
+    "POST /login/code": (401, 401, 401, 401),
     "POST /first": (401, 401, 401, 401),
     "POST /logout": (401, OUT, OUT, OUT),
     "POST /theme": (401, 422, 422, 422),
@@ -118,10 +122,19 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "POST /tokens/revoke": (401, 403, 403, 422),
     "GET /account": READ,
     "POST /account/password": (401, 422, 422, 422),
+    "GET /account/totp": READ,
+    "POST /account/totp/begin": (401, 422, 422, 422),
+    "POST /account/totp/confirm": (401, OUT, OUT, OUT),
+    "POST /account/totp/codes": (401, 422, 422, 422),
+    "POST /account/totp/off": (401, 422, 422, 422),
     "GET /users": (OUT, 403, 403, 200),
     "POST /users/add": (401, 403, 403, 422),
     "POST /users/remove": (401, 403, 403, 422),
     "POST /users/role": (401, 403, 403, 422),
+    **dict.fromkeys(
+        (f"POST /users/{verb}" for verb in ("disable", "enable", "resettotp")),
+        (401, 403, 403, 422),
+    ),
 }
 
 

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.async_api import BrowserContext, Page, async_playwright, expect
+from playwright.async_api import (
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    async_playwright,
+    expect,
+)
 
 from scenes.requirements import require
 from scenes.waiting import HANG_SECONDS
@@ -30,22 +37,40 @@ INSIDE = ("data:", "blob:", "about:")
 
 @dataclass(slots=True)
 class Watch:
-    """What the pages of one person did; `refusals` are statuses meant to come."""
+    """What the pages of one person did; `refusals` are statuses meant to come.
+
+    `others` are sites that the person visits: what their pages do is not ours.
+    """
 
     context: BrowserContext
     origins: set[str]
     refusals: set[int] = field(default_factory=set)
+    others: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
     def listen(self) -> None:
-        self.context.on("request", lambda request: self.asked.append(request.url))
-        self.context.on("console", lambda told: self._hear(told.type, told.text))
+        self.context.on("request", lambda request: self._note(request))
+        self.context.on("console", lambda told: self._hear(told))
         self.context.on(
             "weberror", lambda told: self.complaints.append(str(told.error))
         )
 
-    def _hear(self, kind: str, text: str) -> None:
+    def _note(self, request: Request) -> None:
+        if request.is_navigation_request():
+            is_theirs = self._is_theirs(request.url)
+        else:
+            is_theirs = self._is_theirs(request.frame.url)
+        if not is_theirs:
+            self.asked.append(request.url)
+
+    def _is_theirs(self, url: str) -> bool:
+        return url.startswith(tuple(f"{origin}/" for origin in self.others))
+
+    def _hear(self, told: ConsoleMessage) -> None:
+        kind, text = told.type, told.text
+        if self._is_theirs(told.page.url if told.page else ""):
+            return
         refused = REFUSAL.match(text)
         if refused and int(refused[1]) in self.refusals:
             return

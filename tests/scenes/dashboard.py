@@ -182,7 +182,11 @@ class Office:
 
 @asynccontextmanager
 async def open_office(
-    folder: Path, status: dict[str, Any] | None = None, **admin: Any
+    folder: Path,
+    status: dict[str, Any] | None = None,
+    clock: VirtualClock | None = None,
+    port: int | None = None,
+    **admin: Any,
 ) -> AsyncIterator[Office]:
     """Serve a dashboard; `admin` are settings of its listener."""
     settings = Settings.model_validate(
@@ -193,7 +197,7 @@ async def open_office(
             "connectors": {"courier": {"type": "file_drop"}},
         }
     )
-    clock = VirtualClock()
+    clock = clock or VirtualClock()
     async with started_store(folder / "backhaul.db", clock) as store:
         signers = SecretRegistry(store.webhook_secrets, clock)
         jobs = Jobs(settings, store.job_runs, clock)
@@ -257,7 +261,7 @@ async def open_office(
             deliveries,
         )
         routes.install(app, given)
-        server = TestServer(app)
+        server = TestServer(app, port=port)
         await server.start_server(access_log=None)
         office = Office(
             store,

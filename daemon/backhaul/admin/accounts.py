@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 from datetime import UTC, datetime
+from functools import partial
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +19,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from backhaul.errors import BackhaulError
 from backhaul.store.filters import LISTS, parse_filter
+from backhaul.store.operations import AuditEntry
 from backhaul.store.operators import (
     RESET_SECONDS,
     ROLES,
@@ -69,7 +71,7 @@ class Passwords:
             self._hasher.verify(secret or self._dummy, password)
         except (VerificationError, InvalidHashError):
             return False
-        return secret is not None
+        return bool(secret)
 
 
 TOKEN_FILE = "first-login-token"  # noqa: S105 - a file's name
@@ -109,12 +111,24 @@ def user_actions(
     async def delete_view(values: Mapping[str, Any]) -> dict[str, Any]:
         return {"list": await users.delete_view(values["user"], values["view"])}
 
+    async def set_disabled(disabled: bool, values: Mapping[str, Any]) -> dict[str, Any]:
+        await users.set_disabled(values["name"], disabled, values["who"])
+        return {"name": values["name"], "disabled": disabled}
+
+    async def reset_totp(values: Mapping[str, Any]) -> dict[str, Any]:
+        entry = AuditEntry(values["who"], "users totp", f"{values['name']}: reset")
+        await users.set_totp(values["name"], None, (), entry)
+        return {"name": values["name"]}
+
     return {
         "views/save": save_view,
         "views/delete": delete_view,
         "users/add": add,
+        "users/disable": partial(set_disabled, True),
+        "users/enable": partial(set_disabled, False),
         "users/password": set_password,
         "users/remove": remove,
+        "users/resettotp": reset_totp,
         "users/role": set_role,
     }
 

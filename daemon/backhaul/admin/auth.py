@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from backhaul.admin.accounts import Session
     from backhaul.store.operators import Role, User
 
-COOKIE = "backhaul_session"
+COOKIE, BEGUN_COOKIE = "backhaul_session", "backhaul_login"
 HOST_BOUND = "__Host-"
 TOKEN_HEADER = "X-CSRF-Token"  # noqa: S105 - a header's name
 SAFE = frozenset({"GET", "HEAD"})
+SET_UP = "/account/totp"
+SET_UP_PATHS = frozenset({SET_UP, f"{SET_UP}/begin", f"{SET_UP}/confirm", "/logout"})
+"""The pages for a user who has to set up a second factor first."""
 FORM_TOO_LARGE = (
     "The form is larger than 1 MiB or has too many fields. Nothing was changed. "
     "Go back to keep what you typed."
@@ -79,12 +82,16 @@ class Authorizer:
     def page(self, route: Route) -> Handler:
         """Return a handler that requires a login and the route's role."""
 
+        context = self._context
+
         async def handle(request: web.Request) -> web.StreamResponse:
             self._require_own_page(request)
             login = await self._logged_in(request, touch=not route.polled)
             if login is None:
                 return _to_login(request)
             session, user = login
+            if context.factors.must_set_up(user) and route.path not in SET_UP_PATHS:
+                return _redirect(request, SET_UP)
             try:
                 form = await form_of(request)
             except web.HTTPRequestEntityTooLarge as error:
@@ -177,8 +184,17 @@ def cookie_name(request: web.Request, *, secure: bool) -> str:
     two dashboards on one machine do not log each other out. The cookie satisfies the
     rules of the __Host- prefix.
     """
+    return _name(COOKIE, request, secure=secure)
+
+
+def begun_cookie_name(request: web.Request, *, secure: bool) -> str:
+    """Return the name of the cookie of a login that has begun."""
+    return _name(BEGUN_COOKIE, request, secure=secure)
+
+
+def _name(cookie: str, request: web.Request, *, secure: bool) -> str:
     port = _port(request)
-    return f"{HOST_BOUND if secure else ''}{COOKIE}{f'_{port}' if port else ''}"
+    return f"{HOST_BOUND if secure else ''}{cookie}{f'_{port}' if port else ''}"
 
 
 def _port(request: web.Request) -> int | None:
@@ -223,3 +239,10 @@ def _to_login(request: web.Request) -> web.Response:
         return rendering.plain_text(401, "You are not logged in. Log in first.")
     path = quote(request.path_qs, safe="")
     return web.Response(status=303, headers={"Location": f"/login?next={path}"})
+
+
+def _redirect(request: web.Request, path: str) -> web.Response:
+    """Lead the browser to a page, also from a request of htmx."""
+    if "HX-Request" in request.headers:
+        return web.Response(status=401, headers={"HX-Redirect": path})
+    return web.Response(status=303, headers={"Location": path})

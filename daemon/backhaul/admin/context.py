@@ -17,6 +17,8 @@ from backhaul.admin.accounts import (
     Sessions,
     Throttle,
 )
+from backhaul.admin.oidc import Provider
+from backhaul.admin.second_factor import SecondFactors
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -57,19 +59,25 @@ class PageContext(Struct):
     past_logins: PastLogins
     origin: Origin
     first_token: FirstLoginToken
+    factors: SecondFactors
+    provider: Provider | None
     passwords: Passwords = field(default_factory=Passwords)
 
     @classmethod
     def open(cls, services: Services) -> PageContext:
         """Build the context."""
-        admin = services.settings.admin
+        admin, users = services.settings.admin, services.store.users
+        clock = services.clock
+        oidc, url = admin.oidc, admin.url or ""
         return cls(
             services,
             Sessions(services.store.logins),
             Throttle(services.store.logins),
-            PastLogins(services.store.users),
+            PastLogins(users),
             Origin(admin.url, admin.trusted_proxies),
             FirstLoginToken(services.settings.state_dir),
+            SecondFactors(services.settings, users, clock),
+            Provider(oidc, url, clock) if oidc.is_configured else None,
         )
 
     def page(

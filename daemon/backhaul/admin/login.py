@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from aiohttp import web
 from loguru import logger
 
 from backhaul.admin import accounts, rendering
-from backhaul.admin.accounts import LOGIN_PREFIX, throttle_key
+from backhaul.admin.accounts import LOGIN_PREFIX, TOKEN_BYTES, throttle_key
 from backhaul.admin.auth import (
     OpenRoute,
     Route,
+    begun_cookie_name,
     cookie_name,
     form_of,
 )
 from backhaul.admin.context import local_path
 from backhaul.errors import BackhaulError, Busy
-from backhaul.store.operators import Role
+from backhaul.store.operators import BEGUN_SECONDS, Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +32,14 @@ if TYPE_CHECKING:
     from backhaul.store.operators import User
 
 YEAR_SECONDS = 365 * 86_400
+NO_PASSWORDS = (
+    "Login with a password is turned off here: [admin] passwords is false. Use single"
+    " sign-on. If it fails, an administrator can set passwords to true, restart the"
+    " daemon, and add a user: backhaul users add NAME."
+)
+DISABLED = "This user is disabled. An administrator can enable the user."
+TOO_LATE = "The login took longer than ten minutes, or has ended. Log in again."
+WRONG_CODE = "The code is wrong, or was used before. Wait for the next code of the app."
 CACHE_FOREVER = "public, max-age=31536000, immutable"
 INSECURE_HTTP = (
     "Login over plain http is disabled, because others could read the password. Open"
@@ -40,26 +52,30 @@ INSECURE_HTTP = (
 async def show_login(context: PageContext, request: web.Request) -> web.Response:
     """Show the login page, or the first login if there are no users."""
     if not await context.services.store.users.list():
-        return web.Response(status=303, headers={"Location": "/first"})
+        if context.provider is None:
+            return web.Response(status=303, headers={"Location": "/first"})
+        return _page(context, request, "login", no_users=True)
     with suppress(OSError):  # also for a user who was added on the command line
         context.first_token.delete()
-    return _login(context, request)
+    return show(context, request)
 
 
 async def log_in(context: PageContext, request: web.Request) -> web.Response:
-    """Check name and password, and begin a session if they are right."""
+    """Check name and password; begin a session, or ask for the second factor."""
+    if not context.services.settings.admin.passwords:
+        return show(context, request, 403, NO_PASSWORDS)
     form = await form_of(request)
     name = form.get("name", "").strip().lower()
-    _require_secure(context, request)
+    require_secure(context, request)
     address, user = (
-        _client_key(context, request),
+        client_key(context, request),
         await context.services.store.users.find(name),
     )
     known = user is not None and await context.past_logins.has(user, address)
     wait = await context.throttle.attempt(name[:64], address, known=known)
     if wait > 0:
         return _too_many_attempts(context, request, wait)
-    secret = user.secret if user else None
+    secret = user.secret if user and not user.identity else None
     if (
         not await context.passwords.verify(secret, form.get("password", ""))
         or user is None
@@ -67,20 +83,126 @@ async def log_in(context: PageContext, request: web.Request) -> web.Response:
         logger.bind(action="dashboard.login_failed", address=address).warning(
             "failed login at the dashboard"
         )
-        return _login(context, request, 401, "The name or the password is wrong.")
-    await context.throttle.succeeded(name[:64], address)
+        return show(context, request, 401, "The name or the password is wrong.")
+    if user.disabled_at:
+        return show(context, request, 403, DISABLED)
+    path = local_path(form.get("next", "/"))
+    if user.totp:
+        return await _ask_for_code(context, request, user, path)
+    return await _let_in(context, request, user, path)
+
+
+async def _let_in(
+    context: PageContext, request: web.Request, user: User, path: str
+) -> web.Response:
+    """Forget the failures of a user who has proved who they are; begin a session."""
+    address = client_key(context, request)
+    await context.throttle.succeeded(user.name, address)
     await context.past_logins.add(user, address)
-    return await _start_session(context, request, user, form.get("next", "/"))
+    answer = web.Response(status=303, headers={"Location": path})
+    await begin_session(context, request, user, answer)
+    return answer
 
 
-def _client_key(context: PageContext, request: web.Request) -> str:
+class _Passed(msgspec.Struct, frozen=True):
+    """A login whose password was right, and which waits for a code."""
+
+    user: str
+    created_at: str
+    epoch: int
+    path: str
+
+
+async def _ask_for_code(
+    context: PageContext, request: web.Request, user: User, path: str
+) -> web.Response:
+    """Remember that the password was right, and lead to the page for the code."""
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    passed = _Passed(user.name, user.created_at, user.epoch, path)
+    client = hashlib.sha256(client_key(context, request).encode()).hexdigest()
+    content = msgspec.json.encode(passed).decode()
+    await context.services.store.logins.keep_begun(_begun_key(token), client, content)
+    answer = web.Response(status=303, headers={"Location": "/login/code"})
+    secure = context.origin.is_https(request)
+    answer.set_cookie(
+        begun_cookie_name(request, secure=secure),
+        token,
+        path="/",
+        max_age=int(BEGUN_SECONDS),
+        secure=secure,
+        httponly=True,
+        samesite="Strict",
+    )
+    return answer
+
+
+async def show_code(context: PageContext, request: web.Request) -> web.Response:
+    """Show the page for the second factor."""
+    if await _waiting(context, request) is None:
+        return web.Response(status=303, headers={"Location": "/login"})
+    return _page(context, request, "login_code")
+
+
+async def enter_code(context: PageContext, request: web.Request) -> web.Response:
+    """Check the code of a login whose password was right, and begin a session."""
+    form = await form_of(request)
+    require_secure(context, request)
+    waiting = await _waiting(context, request)
+    if waiting is None:
+        return show(context, request, 401, TOO_LATE)
+    user, path, key = waiting
+    address = client_key(context, request)
+    known = await context.past_logins.has(user, address)
+    if wait := await context.throttle.attempt(user.name, address, known=known):
+        return _too_many_attempts(context, request, wait, "login_code")
+    try:
+        is_right = await context.factors.accept(user, form.get("code", ""))
+    except Busy:
+        raise
+    except BackhaulError as error:
+        return _page(context, request, "login_code", 503, error=str(error))
+    if not is_right:
+        logger.bind(action="dashboard.login_failed", address=address).warning(
+            "failed login at the dashboard: a wrong one-time code"
+        )
+        return _page(context, request, "login_code", 401, error=WRONG_CODE)
+    if await context.services.store.logins.take_begun(key) is None:
+        return show(context, request, 401, TOO_LATE)
+    return await _let_in(context, request, user, path)
+
+
+async def _waiting(
+    context: PageContext, request: web.Request
+) -> tuple[User, str, str] | None:
+    """Return the user of a login that waits for a code, its path and its key."""
+    secure = context.origin.is_https(request)
+    key = _begun_key(request.cookies.get(begun_cookie_name(request, secure=secure), ""))
+    content = await context.services.store.logins.find_begun(key)
+    if content is None:
+        return None
+    passed = msgspec.json.decode(content, type=_Passed)
+    user = await context.services.store.users.find(passed.user)
+    if user is None or (user.created_at, user.epoch) != (
+        passed.created_at,
+        passed.epoch,
+    ):
+        return None
+    return user, passed.path, key
+
+
+def _begun_key(token: str) -> str:
+    return hashlib.sha256(f"code:{token}".encode(errors="replace")).hexdigest()
+
+
+def client_key(context: PageContext, request: web.Request) -> str:
     """Return the address by which failed attempts are counted."""
     return throttle_key(context.origin.address(request))
 
 
 async def show_first_login(context: PageContext, request: web.Request) -> web.Response:
     """Show the form that creates the first user."""
-    if await context.services.store.users.list():
+    has_passwords = context.services.settings.admin.passwords
+    if not has_passwords or await context.services.store.users.list():
         return web.Response(status=303, headers={"Location": "/login"})
     try:
         context.first_token.create()
@@ -92,9 +214,11 @@ async def show_first_login(context: PageContext, request: web.Request) -> web.Re
 
 async def create_first_user(context: PageContext, request: web.Request) -> web.Response:
     """Create the first user, an admin, if the token is right."""
+    if not context.services.settings.admin.passwords:
+        return show(context, request, 403, NO_PASSWORDS)
     form = await form_of(request)
-    _require_secure(context, request)
-    address = _client_key(context, request)
+    require_secure(context, request)
+    address = client_key(context, request)
     if (wait := await context.throttle.attempt("", address)) > 0:
         return _too_many_attempts(context, request, wait)
     file = context.first_token.file
@@ -108,7 +232,9 @@ async def create_first_user(context: PageContext, request: web.Request) -> web.R
         raise
     except BackhaulError as error:
         return _page(context, request, "setup", 422, file=file, error=str(error))
-    return await _start_session(context, request, user, "/")
+    answer = web.Response(status=303, headers={"Location": "/"})
+    await begin_session(context, request, user, answer)
+    return answer
 
 
 async def _first_user(context: PageContext, form: Mapping[str, str]) -> User:
@@ -132,8 +258,13 @@ async def _first_user(context: PageContext, form: Mapping[str, str]) -> User:
 
 
 async def log_out(context: PageContext, page_request: PageRequest) -> web.Response:
-    """End the session."""
+    """End the session, and lead a user of the identity provider to its logout."""
+    request, provider = page_request.request, context.provider
     answer = page_request.redirect("/login")
+    known = provider if page_request.user.identity else None
+    if known and (address := await known.logout_address()):
+        # A form may only lead to this site, so the page itself leads on.
+        answer = show_continue(context, request, address, "You are logged out")
     for secure in (False, True):
         name = cookie_name(page_request.request, secure=secure)
         if token := page_request.request.cookies.get(name):
@@ -172,9 +303,9 @@ async def send_asset(_: PageContext, request: web.Request) -> web.StreamResponse
     return web.Response(body=file.read_bytes(), headers=headers)
 
 
-async def _start_session(
-    context: PageContext, request: web.Request, user: User, path: str
-) -> web.Response:
+async def begin_session(
+    context: PageContext, request: web.Request, user: User, answer: web.Response
+) -> None:
     """Begin a session with a new token and end the browser's previous one."""
     await _audit_login(context, request, user)
     for secure in (False, True):
@@ -183,7 +314,6 @@ async def _start_session(
     logger.bind(action="dashboard.login", user=user.name).info(
         "{} logged in at the dashboard", user.name
     )
-    answer = web.Response(status=303, headers={"Location": local_path(path)})
     secure = context.origin.is_https(request)
     answer.set_cookie(
         cookie_name(request, secure=secure),
@@ -193,7 +323,6 @@ async def _start_session(
         httponly=True,
         samesite="Strict",
     )
-    return answer
 
 
 async def _audit_login(context: PageContext, request: web.Request, user: User) -> None:
@@ -214,28 +343,36 @@ async def _audit_login(context: PageContext, request: web.Request, user: User) -
         )
 
 
-def _require_secure(context: PageContext, request: web.Request) -> None:
+def require_secure(context: PageContext, request: web.Request) -> None:
     if not (context.origin.is_https(request) or context.origin.is_local(request)):
         raise web.HTTPForbidden(text=INSECURE_HTTP)
 
 
 def _too_many_attempts(
-    context: PageContext, request: web.Request, wait: float
+    context: PageContext, request: web.Request, wait: float, page: str = "login"
 ) -> web.Response:
     seconds = math.ceil(wait)
     message = f"Too many failed attempts. Try again in {seconds} s."
-    answer = _page(context, request, "login", 429, error=message, next=_next(request))
+    answer = _page(context, request, page, 429, error=message)
     answer.headers["Retry-After"] = str(seconds)
     return answer
 
 
-def _login(
+def show(
     context: PageContext, request: web.Request, status: int = 200, error: str = ""
 ) -> web.Response:
-    return _page(context, request, "login", status, error=error, next=_next(request))
+    """Show the login page."""
+    return _page(context, request, "login", status, error=error)
 
 
-def _next(request: web.Request) -> str:
+def show_continue(
+    context: PageContext, request: web.Request, address: str, title: str
+) -> web.Response:
+    """Show a page that leads on to an address, also of another site."""
+    return _page(context, request, "login_continue", address=address, title=title)
+
+
+def next_path(request: web.Request) -> str:
     return local_path(request.query.get("next", "/"))
 
 
@@ -252,13 +389,23 @@ def _page(
         context.services.clock.now(),
         status,
         theme=rendering.theme_of(request),
-        **{"error": "", "plain": "" if private else INSECURE_HTTP, **values},
+        **{
+            "error": "",
+            "no_users": False,
+            "plain": "" if private else INSECURE_HTTP,
+            "next": next_path(request),
+            "passwords": context.services.settings.admin.passwords,
+            "provider": context.provider,
+            **values,
+        },
     )
 
 
 OPEN = (
     OpenRoute("GET", "/login", show_login),
     OpenRoute("POST", "/login", log_in),
+    OpenRoute("GET", "/login/code", show_code),
+    OpenRoute("POST", "/login/code", enter_code),
     OpenRoute("GET", "/first", show_first_login),
     OpenRoute("POST", "/first", create_first_user),
     OpenRoute("GET", "/assets/{name}", send_asset),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,12 @@ import msgspec
 from aiohttp import web
 from loguru import logger
 
-from backhaul.admin import login
+from backhaul.admin import login, sign_on
 from backhaul.admin.api import routes as api_routes
 from backhaul.admin.auth import Authorizer, Route
 from backhaul.admin.context import PageContext
 from backhaul.admin.pages import (
+    account,
     administration,
     catalogue,
     commands,
@@ -174,6 +176,7 @@ ROUTES: tuple[Route, ...] = (
     *administration.ROUTES,
     *administration.STORE_ROUTES,
     *commands.TARGET_ROUTES,
+    *account.ROUTES,
     *administration.USER_ROUTES,
     *tokens.ROUTES,
     *login.ROUTES,
@@ -186,16 +189,18 @@ def install(app: web.Application, services: Services) -> None:
     authorizer = Authorizer(context)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, authorizer.page(route))
-    for opened in login.OPEN:
+    for opened in (*login.OPEN, *sign_on.OPEN):
         app.router.add_route(opened.method, opened.path, authorizer.open_page(opened))
     api_routes.install(app, context)
     app.on_response_prepare.append(partial(harden, context.origin))
 
     async def begin(_: web.Application) -> None:
-        if await services.store.users.list():
+        if await services.store.users.list() or not services.settings.admin.passwords:
             context.first_token.delete()
         else:
             _create_first_token(context.first_token)
+        with suppress(Busy):
+            await context.factors.reseal()
 
     app.on_startup.append(begin)
 

@@ -144,7 +144,8 @@ def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> No
     The command also warns about risks. Examples are plain HTTP, secrets in the
     environment, and secrets in a configuration file that other users can read.
     It is an error if other users can read the file of a setting such as
-    `api_key_file`.
+    `api_key_file`. With single sign-on, the command reads the discovery document
+    of the identity provider.
     """
     from backhaul.doctor import State, configuration
 
@@ -153,7 +154,10 @@ def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> No
     except ConfigurationError as error:
         more = configuration.shown_to_others(config, os.environ)
         raise ConfigurationError([*error.findings, *more]) from None
-    results = configuration.check(settings, config, os.environ)
+    results = [*configuration.check(settings, config, os.environ)]
+    if settings.admin.oidc.is_configured:
+        check = configuration.check_provider(settings, SystemClock())
+        results.append(asyncio.run(check))
     warnings = [each for each in results if each.state is not State.OK]
     if as_json:
         file = configuration_file(config)

@@ -33,7 +33,8 @@ def list_users(config: ConfigOption = None, as_json: JsonOption = False) -> None
         output.json(rows)
         return
     none = "there is no user yet; add one: backhaul users add NAME"
-    output.table(rows, ("name", "role", "last_login_at", "created_at"), none)
+    columns = ("name", "role", "login", "second_factor", "disabled_at")
+    output.table(rows, (*columns, "last_login_at", "created_at"), none)
 
 
 @users.command("add", epilog=example("users add asha --role operator"))
@@ -81,6 +82,31 @@ def remove_user(
 ) -> None:
     """Delete a user and end the user's sessions."""
     _change("remove", name, config, f"{name} can no longer log in", as_json, {})
+
+
+@users.command("disable", epilog=example("users disable asha"))
+def disable_user(
+    name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Keep a user out and end the user's sessions, also with single sign-on."""
+    _change("disable", name, config, f"{name} can no longer log in", as_json, {})
+
+
+@users.command("enable", epilog=example("users enable asha"))
+def enable_user(
+    name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Let a disabled user log in again."""
+    _change("enable", name, config, f"{name} can log in again", as_json, {})
+
+
+@users.command("reset-totp", epilog=example("users reset-totp asha"))
+def reset_totp(
+    name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Remove a user's second factor, for example after the loss of a phone."""
+    said = f"{name} has no second factor now"
+    _change("resettotp", name, config, said, as_json, {})
 
 
 def _password(stdin: bool) -> str:

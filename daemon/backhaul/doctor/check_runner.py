@@ -35,6 +35,8 @@ async def examine(
     """
     for found in configuration.check(settings, config, environ):
         yield found
+    if settings.admin.oidc.is_configured:
+        yield await configuration.check_provider(settings, clock)
     place, live = settings.place, None
     for found in storage.check(settings.state_dir, place, machine or Machine()):
         yield found

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import asyncssh
 from msgspec import Struct
 
+from backhaul.admin.oidc import CALLBACK, Provider, SignOnFailed
 from backhaul.connect import registry
 from backhaul.connect.health import ConnectorFailed, guarded, read_notices
 from backhaul.doctor import Result, fail, ok, warn
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from backhaul.core.clock import Clock
     from backhaul.errors import Finding
     from backhaul.settings import Connector, Settings
 
@@ -144,6 +146,18 @@ def _is_plain_http_elsewhere(url: str) -> bool:
     except ValueError:
         here = host == "localhost"
     return address.scheme == "http" and not here
+
+
+async def check_provider(settings: Settings, clock: Clock) -> Result:
+    """Read the discovery document of the identity provider."""
+    admin = settings.admin
+    url = admin.url or ""
+    try:
+        found = await Provider(admin.oidc, url, clock).discovery()
+    except SignOnFailed as error:
+        return fail("single sign-on", str(error), "then: backhaul doctor")
+    said = f"{found.issuer} answers; its redirect URI must be {url}{CALLBACK}"
+    return ok("single sign-on", said)
 
 
 CHECK_SECONDS = 30.0

@@ -1,4 +1,4 @@
-"""A store's API key, and the webhook secrets that its platform issued."""
+"""A store's API key, the webhook secrets of its platform, and sealed secrets."""
 
 from __future__ import annotations
 
@@ -65,18 +65,20 @@ class WebhookSecretFile(Keyring):
     async def keep(self, secret: bytes) -> list[bytes]:
         self._hide([secret.decode()])
         kept = _with(secret, self.secrets())
-        self._write(kept)
+        write_secrets(self._path, kept)
         return kept
 
-    def _write(self, kept: list[bytes]) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unfinished = self._path.with_suffix(".new")
-        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(b"\n".join(kept) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(self._path)
+
+def write_secrets(path: Path, secrets: list[bytes]) -> None:
+    """Replace a file of secrets, one on each line; only its owner can read it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".new")
+    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(b"\n".join(secrets) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
 
 
 def _with(secret: bytes, known: list[bytes]) -> list[bytes]:
@@ -84,7 +86,7 @@ def _with(secret: bytes, known: list[bytes]) -> list[bytes]:
 
 
 class SecretCipher:
-    """Seals webhook secrets for the database with keys that only the machines have.
+    """Seals secrets for the database with keys that only the machines have.
 
     The first key seals, and each key opens what it has sealed. AES-GCM also protects
     the name of the store, so nobody can give one store the secrets of another.
@@ -103,16 +105,10 @@ class SecretCipher:
         return base64.b64encode(nonce + sealed).decode()
 
     def open(self, store: str, sealed: str) -> list[bytes]:
-        """Return the secrets. Raises ConfigurationError if no key fits."""
-        from cryptography.exceptions import InvalidTag
-
-        token = base64.b64decode(sealed)
-        nonce, rest = token[:NONCE_BYTES], token[NONCE_BYTES:]
-        for cipher in self._ciphers:
-            try:
-                return cipher.decrypt(nonce, rest, store.encode()).split()
-            except InvalidTag:
-                continue
+        """Return a store's secrets. Raises ConfigurationError if no key fits."""
+        found = self.find(store, sealed)
+        if found is not None:
+            return found[1]
         problem = (
             f"the webhook secrets of store {store} in the database were sealed with"
             " another key"
@@ -121,6 +117,19 @@ class SecretCipher:
         raise ConfigurationError(
             [Finding("configuration", "cluster.key", problem, hint)]
         )
+
+    def find(self, name: str, sealed: str) -> tuple[int, list[bytes]] | None:
+        """Return the number of the key that fits, from 0, and the secrets; or None."""
+        from cryptography.exceptions import InvalidTag
+
+        token = base64.b64decode(sealed)
+        nonce, rest = token[:NONCE_BYTES], token[NONCE_BYTES:]
+        for number, cipher in enumerate(self._ciphers):
+            try:
+                return number, cipher.decrypt(nonce, rest, name.encode()).split()
+            except InvalidTag:
+                continue
+        return None
 
 
 class SharedKeyring(Keyring):

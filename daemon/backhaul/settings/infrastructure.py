@@ -1,7 +1,8 @@
-"""The tables `[database]`, `[cluster]` and `[alerts]`: what is around the daemon."""
+"""The tables `[database]`, `[cluster]`, `[admin.oidc]` and `[alerts]`."""
 
 import re
 from typing import Annotated, Literal, Self, get_args
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +24,7 @@ from backhaul.settings.values import (
     Secret,
     Section,
     Text,
+    check_base_url,
     parse_duration,
 )
 
@@ -140,6 +142,105 @@ class Cluster(Section):
         if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
             raise ValueError('must be from "1s" to "60s"')
         return seconds
+
+
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+def check_issuer(value: str) -> str:
+    """Return the URL of an identity provider that nobody can listen to."""
+    parts = urlsplit(check_base_url(value))
+    if parts.scheme != "https" and parts.hostname not in LOOPBACK:
+        raise ValueError(
+            "must begin with https://, because others could read and change what the"
+            " identity provider sends"
+        )
+    return value.rstrip("/")
+
+
+class Oidc(Section):
+    """Single sign-on to the dashboard with OpenID Connect.
+
+    Without `issuer`, there is no single sign-on.
+    """
+
+    issuer: Annotated[str, AfterValidator(check_issuer)] | None = Field(
+        default=None,
+        description="URL of the identity provider, such as "
+        '"https://login.example/realms/main". Backhaul reads '
+        "`/.well-known/openid-configuration` under this URL. At the identity "
+        "provider, register `admin.url` with the path `/login/oidc/callback` as "
+        "the redirect URI.",
+    )
+    client_id: Text | None = Field(
+        default=None,
+        description="Client id that the identity provider gave Backhaul. This setting "
+        "is required if `issuer` is set.",
+    )
+    client_secret: Secret | None = Field(
+        default=None,
+        description="Client secret that the identity provider gave Backhaul. Leave "
+        "this setting out for a public client.",
+    )
+    scopes: tuple[Text, ...] = Field(
+        default=("openid", "profile", "email"),
+        description="Scopes that Backhaul asks for. They must contain `openid`.",
+    )
+    button: Text = Field(
+        default="Log in with single sign-on",
+        description="Text of the button on the login page.",
+    )
+    name_claim: Text = Field(
+        default="preferred_username",
+        description="Claim of the ID token from which Backhaul takes the name of a "
+        "new user. The user is recognised by the claim `sub`, never by this name.",
+    )
+    role_claim: Text = Field(
+        default="groups",
+        description="Claim of the ID token that decides the role: a text or a list of "
+        'texts. Dots lead into a nested claim, such as "realm_access.roles".',
+    )
+    viewers: tuple[Text, ...] = Field(
+        default=(),
+        description="Values of `role_claim` that give the role `viewer`. A user "
+        "without a value of `viewers`, `operators` or `admins` has no access.",
+    )
+    operators: tuple[Text, ...] = Field(
+        default=(),
+        description="Values of `role_claim` that give the role `operator`.",
+    )
+    admins: tuple[Text, ...] = Field(
+        default=(), description="Values of `role_claim` that give the role `admin`."
+    )
+    clock_skew: Duration = Field(
+        default=60.0,
+        le=300,
+        description="How far the clocks of this machine and of the identity provider "
+        "may differ.",
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.issuer is None:
+            return self
+        if self.client_id is None:
+            raise ValueError(
+                "issuer is set, but client_id is missing; set client_id to the id that"
+                " the identity provider gave Backhaul"
+            )
+        if "openid" not in self.scopes:
+            raise ValueError('scopes must contain "openid"')
+        if not (self.viewers or self.operators or self.admins):
+            raise ValueError(
+                "nobody would have access; set viewers, operators or admins to values"
+                f" of the claim {self.role_claim}"
+            )
+        return self
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether users can log in with single sign-on."""
+        return self.issuer is not None
 
 
 def check_address(value: str) -> str:

@@ -1,7 +1,7 @@
 """The models of the configuration: one per table, with descriptions and defaults."""
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -9,6 +9,7 @@ from pydantic import (
     PrivateAttr,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -17,7 +18,13 @@ from pydantic_settings import (
 )
 
 from backhaul.settings.connections import API, Connector, Store
-from backhaul.settings.infrastructure import ROLES, AlertSettings, Cluster, Database
+from backhaul.settings.infrastructure import (
+    ROLES,
+    AlertSettings,
+    Cluster,
+    Database,
+    Oidc,
+)
 from backhaul.settings.jobs import Job, Jobs, Scheduled, StoreJobName, polling_job
 from backhaul.settings.values import (
     DATABASE_PREFIX,
@@ -120,6 +127,33 @@ class Admin(Section):
         '["127.0.0.1"]. Backhaul trusts the headers `X-Forwarded-Proto` and '
         "`X-Forwarded-For` from these proxies.",
     )
+    passwords: bool = Field(
+        default=True,
+        description="Whether users can log in with a password. `false` needs single "
+        "sign-on in `[admin.oidc]`.",
+    )
+    require_totp: bool = Field(
+        default=False,
+        description="Whether every user with a password needs a second factor: a "
+        "one-time code (TOTP). A user without it must set it up after the next login.",
+    )
+    oidc: Oidc = Field(
+        default=Oidc(), description="Single sign-on with OpenID Connect."
+    )
+
+    @model_validator(mode="after")
+    def _lets_users_in(self) -> Self:
+        if self.oidc.is_configured and self.url is None:
+            raise ValueError(
+                "url is missing, and oidc needs it: the identity provider sends"
+                " browsers back to this address; set url"
+            )
+        if not (self.passwords or self.oidc.is_configured):
+            raise ValueError(
+                "passwords is false, and nobody could log in; set issuer in"
+                " [admin.oidc], or passwords to true"
+            )
+        return self
 
 
 class Push(Section):
@@ -319,6 +353,20 @@ class Settings(BaseSettings):
                 " subscriptions"
             )
         return public
+
+    @field_validator("admin")
+    @classmethod
+    def _shares_factors(cls, admin: Admin, info: ValidationInfo) -> Admin:
+        """Require a key where several machines check the same second factors."""
+        database, cluster = info.data.get("database"), info.data.get("cluster")
+        needs_key = admin.require_totp and database and database.is_server
+        if needs_key and cluster and not cluster.key:
+            raise ValueError(
+                "has require_totp, so on PostgreSQL key_file in [cluster] is"
+                " required: with this key all machines encrypt the secrets of the"
+                " second factors"
+            )
+        return admin
 
     @field_validator("connectors")
     @classmethod

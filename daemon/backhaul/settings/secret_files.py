@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from backhaul.errors import Finding
 from backhaul.settings.connections import Store
-from backhaul.settings.infrastructure import AlertSettings, Cluster, Database
+from backhaul.settings.infrastructure import AlertSettings, Cluster, Database, Oidc
 from backhaul.settings.sources import Layer, file_layer, is_list, leaf_at, secret_names
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def secret_paths(
     ]
     paths += (("database", each) for each in secret_names(Database))
     paths += (("cluster", each) for each in secret_names(Cluster))
+    paths += (("admin", "oidc", each) for each in secret_names(Oidc))
     for name in names_of(layers, "stores"):
         paths += (("stores", name, secret) for secret in secret_names(Store))
     for name in names_of(layers, "connectors"):
@@ -205,6 +206,7 @@ def secret_values(settings: Settings) -> list[str]:
     """Return every secret of the configuration, so that the log can redact them."""
     tables = [dict(store) for store in settings.stores.values()]
     tables += (dict(settings.alerts), dict(settings.cluster))
+    tables.append(dict(settings.admin.oidc))
     tables += (connector.options for connector in settings.connectors.values())
     return sorted({*_revealed(tables), *_of_database(settings.place)})
 

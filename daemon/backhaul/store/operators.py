@@ -22,6 +22,12 @@ MAX_SESSIONS = 1_000
 RESET_SECONDS = 3_600.0
 """Failures count until none was added for this long."""
 MAX_KEYS = 30_000
+BEGUN_SECONDS = 600.0
+"""How long a login may take between its two steps."""
+MAX_BEGUN, MAX_BEGUN_OF_CLIENT = 10_000, 50
+"""Begun logins, and those of one address: nobody can fill the place of all others."""
+NO_PASSWORD = "!"  # noqa: S105 - no hash is like this
+"""The `secret` of a user whom the identity provider lets in."""
 Notices: TypeAlias = tuple[tuple[str, str], ...]
 """A kind, `good` or `bad`, and a text each."""
 
@@ -43,7 +49,12 @@ ROLES = {role.word: role for role in Role}
 
 
 class User(Struct, frozen=True):
-    """A user; a new password gets a new `epoch`, which ends all older sessions."""
+    """A user; a new password gets a new `epoch`, which ends all older sessions.
+
+    `identity` is the issuer and the subject of a user who logs in at an identity
+    provider. `totp` is the sealed secret of the second factor, `recovery_codes` are
+    the digests of the codes that were not used.
+    """
 
     name: str
     role: Role
@@ -51,9 +62,13 @@ class User(Struct, frozen=True):
     epoch: int
     created_at: str
     last_login_at: str | None = None
+    identity: str | None = None
+    disabled_at: str | None = None
+    totp: str | None = None
+    recovery_codes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Leave the hash out."""
+        """Leave the secrets out."""
         return f"User({self.name!r}, {self.role.word})"
 
 
@@ -166,6 +181,46 @@ class Users(Protocol):
         """Change a password. Raises BackhaulError if there is no such user."""
         ...
 
+    async def set_disabled(self, name: str, disabled: bool, who: str) -> None:
+        """Let a user log in or not. Raises BackhaulError for the last administrator."""
+        ...
+
+    async def sign_on(self, identity: str, name: str, role: Role, who: str) -> User:
+        """Return the user with this identity, with this role.
+
+        A new user gets the name, or one with a number if another user has it. Raises
+        BackhaulError if the user is disabled.
+        """
+        ...
+
+    async def end_access(self, identity: str, who: str, detail: str) -> None:
+        """End the sessions of the user with this identity, if there is one."""
+        ...
+
+    async def set_totp(
+        self, name: str, totp: str | None, codes: Sequence[str], entry: AuditEntry
+    ) -> None:
+        """Set or remove a second factor, and the digests of its recovery codes."""
+        ...
+
+    async def set_recovery_codes(
+        self, name: str, codes: Sequence[str], entry: AuditEntry
+    ) -> None:
+        """Replace the digests of the recovery codes."""
+        ...
+
+    async def reseal_totp(self, name: str, old: str, new: str) -> None:
+        """Replace the sealed secret, unless it has changed since."""
+        ...
+
+    async def use_totp_step(self, name: str, step: int) -> bool:
+        """Accept a time step once: return False if it or a later one was accepted."""
+        ...
+
+    async def use_recovery_code(self, name: str, digest: str) -> bool:
+        """Accept a recovery code once; return whether it was there."""
+        ...
+
     async def record_login(self, name: str, detail: str) -> None:
         """Record that a user logged in, in the audit log too."""
         ...
@@ -235,6 +290,18 @@ class Logins(Protocol):
         """End a session."""
         ...
 
+    async def keep_begun(self, key: str, client: str, content: str) -> None:
+        """Keep a login that has begun, for ten minutes; `client` is its address."""
+        ...
+
+    async def find_begun(self, key: str) -> str | None:
+        """Return the content of a begun login."""
+        ...
+
+    async def take_begun(self, key: str) -> str | None:
+        """Return the content of a begun login to one caller, and delete it."""
+        ...
+
     async def change_failures(self, keys: Sequence[str], change: Change[T]) -> T:
         """Change the failures of some keys in one step, and return the result.
 
@@ -260,6 +327,7 @@ class MemoryLogins:
         self._clock = clock
         self._open: dict[str, _Activity] = {}
         self._failures: dict[str, tuple[int, float]] = {}
+        self._begun: dict[str, tuple[str, str, float]] = {}
 
     async def begin(self, key: str, session: OpenSession) -> None:
         now = self._clock.monotonic()
@@ -283,6 +351,27 @@ class MemoryLogins:
 
     async def end(self, key: str) -> None:
         self._open.pop(key, None)
+
+    async def keep_begun(self, key: str, client: str, content: str) -> None:
+        now = self._clock.monotonic()
+        self._begun.pop(key, None)
+        kept = {k: v for k, v in self._begun.items() if now - v[2] < BEGUN_SECONDS}
+        own = [k for k, (who, *_) in kept.items() if who == client]
+        dropped = {
+            *own[: 1 - MAX_BEGUN_OF_CLIENT],
+            *[*kept][: 1 - MAX_BEGUN],
+        }
+        self._begun = {k: v for k, v in kept.items() if k not in dropped}
+        self._begun[key] = client, content, now
+
+    async def find_begun(self, key: str) -> str | None:
+        _, content, at = self._begun.get(key, ("", None, 0.0))
+        return content if self._clock.monotonic() - at < BEGUN_SECONDS else None
+
+    async def take_begun(self, key: str) -> str | None:
+        found = await self.find_begun(key)
+        self._begun.pop(key, None)
+        return found
 
     async def change_failures(self, keys: Sequence[str], change: Change[T]) -> T:
         now = self._clock.monotonic()

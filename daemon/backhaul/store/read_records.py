@@ -397,6 +397,10 @@ class ListedUser(Struct, frozen=True):
     role: str
     last_login_at: str | None
     created_at: str
+    login: str
+    """`password`, or `oidc` for a user of the identity provider."""
+    second_factor: bool
+    disabled_at: str | None
 
 
 class FoundObject(Struct, frozen=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from backhaul.admin.accounts import throttle_key
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, paginate
 from backhaul.core.clock import to_text
@@ -287,40 +286,33 @@ async def set_user_role(
     return page_request.redirect("/users")
 
 
-async def show_account(context: PageContext, page_request: PageRequest) -> web.Response:
-    """Show the account of the logged-in user."""
-    return context.page(page_request, "account")
-
-
-async def set_own_password(
+async def set_user_state(
     context: PageContext, page_request: PageRequest
 ) -> web.Response:
-    """Change the user's own password; requires the old one and ends every session."""
-    form, user = page_request.form, page_request.user
-    address = throttle_key(context.origin.address(page_request.request))
-    if await context.throttle.attempt(user.name, address) > 0:
-        raise BackhaulError(
-            "too many attempts with a wrong password failed; wait, then try again"
-        )
-    if not await context.passwords.verify(user.secret, form.get("old", "")):
-        raise BackhaulError("the current password is wrong; type it again")
-    await context.throttle.succeeded(user.name, address)
-    new = form.get("new", "")
-    if new != form.get("again", ""):
-        raise BackhaulError(
-            "the two new passwords differ; type the same password twice"
-        )
-    await context.change(page_request, "users/password", name=user.name, password=new)
-    return page_request.redirect("/login")
+    """Disable or enable a user, or reset the second factor."""
+    name = page_request.form.get("name", "")
+    verb = page_request.request.match_info["verb"]
+    await context.change(page_request, f"users/{verb}", name=name)
+    page_request.session.add_notice("good", f"User {name} {USER_VERBS[verb]}.")
+    return page_request.redirect("/users")
 
 
+USER_VERBS = {
+    "disable": "is disabled and can no longer log in",
+    "enable": "is enabled and can log in",
+    "resettotp": "has no second factor now",
+}
 USER_ROUTES = (
-    Route("GET", "/account", Role.VIEWER, show_account),
-    Route("POST", "/account/password", Role.VIEWER, set_own_password),
     Route("GET", "/users", Role.ADMIN, show_users),
     Route("POST", "/users/add", Role.ADMIN, add_user),
     Route("POST", "/users/remove", Role.ADMIN, remove_user),
     Route("POST", "/users/role", Role.ADMIN, set_user_role),
+    Route(
+        "POST",
+        f"/users/{{verb:{'|'.join(USER_VERBS)}}}",
+        Role.ADMIN,
+        set_user_state,
+    ),
 )
 
 

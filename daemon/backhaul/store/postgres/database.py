@@ -13,11 +13,8 @@ from backhaul.store.postgres.connection import Connection, place_of
 from backhaul.store.postgres.engine import PostgresEngine, UnfencedEngine
 from backhaul.store.postgres.fence import Fence
 from backhaul.store.postgres.full_text import PostgresErasure, PostgresSearchIndex
-from backhaul.store.postgres.operators import (
-    OperatorEngine,
-    PostgresLogins,
-    PostgresRequests,
-)
+from backhaul.store.postgres.logins import PostgresLogins
+from backhaul.store.postgres.operators import OperatorEngine, PostgresRequests
 from backhaul.store.postgres.ownership import PostgresOwnership
 from backhaul.store.postgres.streams import FoldPlaces, StreamInbox
 from backhaul.store.sql.operations import move_marks

@@ -19,7 +19,14 @@ import psycopg
 
 from backhaul.errors import CorruptData, DatabaseUnavailable
 from backhaul.store.postgres import dialect
-from backhaul.store.sql.schema import BASELINE, CONTRACTS, STEPS, newest_step, number_of
+from backhaul.store.sql.schema import (
+    BASELINE,
+    CONTRACTS,
+    SIGN_IN,
+    STEPS,
+    newest_step,
+    number_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -335,7 +342,8 @@ def _require_own(connection: Connection) -> None:
 def drop(connection: Connection, tables: Sequence[str]) -> None:
     """Drop these tables, with everything else that `create` has made."""
     own = ["members", "owners", "streams", "fold_cursors", "dashboard_sessions"]
-    own += ["login_failures", "requests", "request_lines", "published_states"]
+    own += ["login_failures", "begun_logins", "requests", "request_lines"]
+    own += ["published_states"]
     own += ["schema_steps"]
     connection.execute(f"DROP TABLE {', '.join((*tables, *own))} CASCADE")
     connection.execute("DROP FUNCTION align_ordering_key(), require_known_schema()")
@@ -348,6 +356,8 @@ def _apply(connection: Connection, step: str) -> None:
         connection.execute(statement)
     if step == BASELINE:
         _add_what_only_postgres_has(connection)
+    if step == SIGN_IN:
+        _add_begun_logins(connection)
     requires = number_of(CONTRACTS[step]) if step in CONTRACTS else 0
     connection.execute(_RECORD, {"name": step, "requires": requires})
 
@@ -359,4 +369,11 @@ def _add_what_only_postgres_has(connection: Connection) -> None:
     more = [_ORDERING_KEYS, *_TRIGGERS, *fence.SCHEMA, *streams.SCHEMA]
     more += [*operators.SCHEMA, *_JOINING]
     for statement in more:
+        connection.execute(statement)
+
+
+def _add_begun_logins(connection: Connection) -> None:
+    from backhaul.store.postgres.logins import BEGUN_LOGINS
+
+    for statement in BEGUN_LOGINS:
         connection.execute(statement)

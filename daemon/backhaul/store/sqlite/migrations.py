@@ -20,6 +20,7 @@ from backhaul.store.sql.schema import (
     QUARANTINE_REASONS,
     QUARANTINE_STATES,
     SAVED_VIEWS,
+    SIGN_IN,
     STEPS,
 )
 from backhaul.store.sqlite.full_text import create_index
@@ -130,6 +131,12 @@ def m007_list_indexes(database: Database) -> None:
 def m008_api_tokens(database: Database) -> None:
     """A table of tokens for programs that use the HTTP API."""
     _execute(database, API_TOKENS)
+
+
+@migrations()
+def m009_sign_in(database: Database) -> None:
+    """Users of an identity provider, disabled users, and second factors."""
+    _execute(database, SIGN_IN)
 
 
 @migrations()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from backhaul.store.database import Manifest
 
 
-_USERS = "SELECT name, role, secret FROM users"
+_USERS = "SELECT name, role, secret, disabled_at FROM users"
 _REVOKED = "SELECT store, fingerprint FROM webhook_secrets WHERE dropped_at IS NOT NULL"
 _REFUSED_TOKENS = "SELECT name FROM api_tokens WHERE revoked_at IS NOT NULL"
 _VALID_TOKENS = "SELECT name FROM api_tokens WHERE revoked_at IS NULL"
@@ -81,8 +81,8 @@ def returned_decisions(before: Path, restored: Path) -> tuple[str, ...] | None:
 
 def _users(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
     before = {name: rest for name, *rest in old.execute(_USERS)}
-    for name, role, secret in sorted(new.execute(_USERS)):
-        was_role, was_secret = before.get(name, (None, secret))
+    for name, role, secret, disabled in sorted(new.execute(_USERS)):
+        was_role, was_secret, was_disabled = before.get(name, (None, secret, None))
         if was_role is None:
             yield f"dashboard user {name} is {role} again: backhaul users remove {name}"
         elif role != was_role:
@@ -91,6 +91,9 @@ def _users(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
         if secret != was_secret:
             fix = f"backhaul users password {name}"
             yield (f"dashboard user {name} has the password of the backup: {fix}")
+        if was_disabled and not disabled:
+            fix = f"backhaul users disable {name}"
+            yield f"dashboard user {name} can log in again: {fix}"
 
 
 def _tokens(old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 WITHHELD: Mapping[str, frozenset[str]] = {
-    "users": frozenset({"secret"}),
+    "users": frozenset({"secret", "totp", "recovery_codes"}),
     "api_tokens": frozenset({"digest"}),
     "erased_emails": frozenset({"digest"}),
 }
-"""Columns that are shown as NULL: hashes of passwords, tokens and erased addresses."""
+"""Columns that are shown as NULL: secrets of users, hashes of tokens and addresses."""
 LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 16 << 20,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,

@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.errors import BackhaulError
 from backhaul.store.operations import AuditEntry
-from backhaul.store.operators import Role
+from backhaul.store.operators import MAX_BEGUN_OF_CLIENT, Role
 from backhaul.store.testing.command_scenes import at, audit_entries, in_brief
 from backhaul.store.testing.scenes import StoreConformance
 
@@ -121,6 +121,89 @@ class UsersConformance(StoreConformance):
         ):
             await refused(change, "does not exist")
         assert await audit_entries(store) == []
+
+    async def test_a_disabled_user_keeps_its_place(
+        self, store: Store, clock: TestClock
+    ) -> None:
+        users = store.users
+        await users.add("ann", Role.ADMIN, "hash", "cli")
+        await refused(users.set_disabled("ann", True, "ann"), "last administrator")
+        await users.add("bob", Role.ADMIN, "hash", "cli")
+        await users.set_disabled("bob", True, "ann")
+        found = await user(store, "bob")
+        assert (found.disabled_at, found.epoch) == (at(clock), 2)
+        await refused(users.remove("ann", "bob"), "last administrator")
+        await users.set_disabled("bob", False, "ann")
+        assert (await user(store, "bob")).disabled_at is None
+        await users.remove("ann", "bob")
+        shown = [each.action for each in await audit_entries(store)]
+        assert {"users disable", "users enable"} <= set(shown)
+
+    async def test_an_identity_is_one_user_with_the_role_of_the_last_login(
+        self, store: Store
+    ) -> None:
+        users = store.users
+        await users.add("ann", Role.ADMIN, "hash", "cli")
+        first = await users.sign_on("https://a 1", "ann", Role.VIEWER, "sso")
+        again = await users.sign_on("https://a 1", "bob", Role.ADMIN, "sso")
+        other = await users.sign_on("https://b 1", "ann", Role.VIEWER, "sso")
+        long = [
+            await users.sign_on(f"https://a {n}", "n" * 64, Role.VIEWER, "sso")
+            for n in range(2, 4)
+        ]
+        assert [first.name, again.name, other.name] == ["ann-2", "ann-2", "ann-3"]
+        assert [each.name for each in long] == ["n" * 64, f"{'n' * 62}-2"]
+        assert again == await user(store, "ann-2")
+        assert (again.role, again.identity) == (Role.ADMIN, "https://a 1")
+        assert (await user(store, "ann")).role is Role.ADMIN
+        await refused(users.set_secret("ann-2", "hash", "ann"), "no password here")
+
+    async def test_an_identity_without_a_role_loses_its_sessions(
+        self, store: Store
+    ) -> None:
+        users = store.users
+        found = await users.sign_on("https://a 1", "ann", Role.ADMIN, "sso")
+        await users.end_access("https://a 2", "sso", "no role")
+        assert (await user(store, "ann")).epoch == found.epoch
+        await users.end_access("https://a 1", "sso", "no role")
+        assert (await user(store, "ann")).epoch == found.epoch + 1
+        details = [each.detail for each in await audit_entries(store)]
+        assert "ann: no role" in details
+
+    async def test_a_step_and_a_recovery_code_count_once(self, store: Store) -> None:
+        users, entry = store.users, AuditEntry("ann", "users totp", "ann: on")
+        await users.add("ann", Role.ADMIN, "hash", "cli")
+        await users.set_totp("ann", "sealed", ["d1", "d2"], entry)
+        steps = [await users.use_totp_step("ann", step) for step in (7, 7, 6, 8)]
+        assert steps == [True, False, False, True]
+        codes = [await users.use_recovery_code("ann", d) for d in ("d2", "d2", "d3")]
+        assert codes == [True, False, False]
+        found = await user(store, "ann")
+        assert (found.totp, found.recovery_codes) == ("sealed", ("d1",))
+        await users.set_recovery_codes("ann", ["d4"], entry)
+        await users.reseal_totp("ann", "other", "again")
+        assert (await user(store, "ann")).totp == "sealed"
+        await users.reseal_totp("ann", "sealed", "again")
+        found = await user(store, "ann")
+        assert (found.totp, found.recovery_codes) == ("again", ("d4",))
+        await users.set_totp("ann", None, (), entry)
+        assert (await user(store, "ann")).totp is None
+        assert not await users.use_recovery_code("nobody", "d4")
+
+    async def test_a_begun_login_is_taken_once(self, store: Store) -> None:
+        logins = store.logins
+        await logins.keep_begun("k1", "here", "one")
+        await logins.keep_begun("k2", "there", "two")
+        assert await logins.find_begun("k1") == "one"
+        assert await logins.take_begun("k1") == "one"
+        assert await logins.take_begun("k1") is None
+        assert await logins.find_begun("k1") is None
+        assert await logins.find_begun("k2") == "two"
+        for number in range(MAX_BEGUN_OF_CLIENT + 1):
+            await logins.keep_begun(f"n{number}", "here", "x")
+        assert await logins.find_begun("n0") is None
+        assert await logins.find_begun("n1") == "x"
+        assert await logins.find_begun("k2") == "two"
 
     async def test_logins_are_the_different_ones_since_a_time_newest_first(
         self, store: Store, clock: TestClock

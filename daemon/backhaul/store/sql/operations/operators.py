@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
+from msgspec import structs
 
 from backhaul.errors import BackhaulError
 from backhaul.store.operations import AuditEntry
-from backhaul.store.operators import MOST_VIEWS, ROLES, Role, User
+from backhaul.store.operators import MOST_VIEWS, NO_PASSWORD, ROLES, Role, User
 from backhaul.store.sql.family import Family, read, write
 
 if TYPE_CHECKING:
@@ -27,7 +29,28 @@ ADD_DECISION = """
     INSERT INTO audit (at, who, action, detail, command_id, state_before, state_after)
     VALUES (:at, :who, :action, :detail, :command, :before, :after)
 """
-_USER = "SELECT name, role, secret, epoch, created_at, last_login_at FROM users"
+_USER = """
+    SELECT name, role, secret, epoch, created_at, last_login_at, identity, disabled_at,
+        totp, recovery_codes
+    FROM users
+"""
+_INSERT = """
+    INSERT INTO users (name, role, secret, epoch, created_at, identity)
+    VALUES (:name, :role, :secret, 1, :now, :identity)
+"""
+_SET_DISABLED = """
+    UPDATE users SET disabled_at = :at, epoch = epoch + 1 WHERE name = :name
+"""
+_SET_TOTP = """
+    UPDATE users SET totp = :totp, totp_step = 0, recovery_codes = :codes
+    WHERE name = :name
+"""
+_SET_CODES = "UPDATE users SET recovery_codes = :codes WHERE name = :name"
+_RESEAL = "UPDATE users SET totp = :new WHERE name = :name AND totp = :old"
+_USE_STEP = """
+    UPDATE users SET totp_step = :step WHERE name = :name AND totp_step < :step
+"""
+MAX_NAME = 64
 
 LOGIN = "users login"
 MOST_LOGINS = 1_000
@@ -81,11 +104,8 @@ class SqlUsers(Family):
         if _find(connection, name):
             raise BackhaulError(f"user {name} exists already; choose another name")
         now = self._now()
-        connection.execute(
-            "INSERT INTO users (name, role, secret, epoch, created_at)"
-            " VALUES (:name, :role, :secret, 1, :now)",
-            {"name": name, "role": role.word, "secret": secret, "now": now},
-        )
+        values = {"name": name, "secret": secret, "identity": None}
+        connection.execute(_INSERT, {**values, "role": role.word, "now": now})
         add_entry(
             connection, now, AuditEntry(who, "users add", f"{name} as {role.word}")
         )
@@ -111,6 +131,11 @@ class SqlUsers(Family):
     def set_secret(
         self, connection: Connection, name: str, secret: str, who: str
     ) -> None:
+        found = _find(connection, name)
+        if found and found.identity:
+            raise BackhaulError(
+                f"user {name} logs in at the identity provider and has no password here"
+            )
         with self._changes(connection, name):
             connection.execute(
                 "UPDATE users SET secret = :secret, epoch = epoch + 1"
@@ -118,6 +143,96 @@ class SqlUsers(Family):
                 {"name": name, "secret": secret},
             )
         add_entry(connection, self._now(), AuditEntry(who, "users password", name))
+
+    @write
+    def set_disabled(
+        self, connection: Connection, name: str, disabled: bool, who: str
+    ) -> None:
+        now = self._now()
+        with self._changes(connection, name):
+            values = {"name": name, "at": now if disabled else None}
+            connection.execute(_SET_DISABLED, values)
+        action = "users disable" if disabled else "users enable"
+        add_entry(connection, now, AuditEntry(who, action, name))
+
+    @write
+    def sign_on(
+        self, connection: Connection, identity: str, name: str, role: Role, who: str
+    ) -> User:
+        now = self._now()
+        found = _with_identity(connection, identity)
+        if found is None:
+            return _add_identity(connection, now, identity, name, role, who)
+        if found.disabled_at:
+            raise BackhaulError(
+                f"user {found.name} is disabled; an administrator can enable the user"
+            )
+        if found.role != role:
+            # The provider decides, also about the last administrator: the command line
+            # remains.
+            values = {"name": found.name, "role": role.word}
+            connection.execute(
+                "UPDATE users SET role = :role WHERE name = :name", values
+            )
+            detail = f"{found.name} is {role.word} now"
+            add_entry(connection, now, AuditEntry(who, "users role", detail))
+        return structs.replace(found, role=role)
+
+    @write
+    def end_access(
+        self, connection: Connection, identity: str, who: str, detail: str
+    ) -> None:
+        if found := _with_identity(connection, identity):
+            connection.execute(
+                "UPDATE users SET epoch = epoch + 1 WHERE name = :name",
+                {"name": found.name},
+            )
+            entry = AuditEntry(who, "users refuse", f"{found.name}: {detail}")
+            add_entry(connection, self._now(), entry)
+
+    @write
+    def set_totp(
+        self,
+        connection: Connection,
+        name: str,
+        totp: str | None,
+        codes: Sequence[str],
+        entry: AuditEntry,
+    ) -> None:
+        with self._changes(connection, name):
+            values = {"name": name, "totp": totp, "codes": json.dumps(list(codes))}
+            connection.execute(_SET_TOTP, values)
+        add_entry(connection, self._now(), entry)
+
+    @write
+    def set_recovery_codes(
+        self, connection: Connection, name: str, codes: Sequence[str], entry: AuditEntry
+    ) -> None:
+        values = {"name": name, "codes": json.dumps(list(codes))}
+        connection.execute(_SET_CODES, values)
+        add_entry(connection, self._now(), entry)
+
+    @write
+    def reseal_totp(
+        self, connection: Connection, name: str, old: str, new: str
+    ) -> None:
+        connection.execute(_RESEAL, {"name": name, "old": old, "new": new})
+
+    @write
+    def use_totp_step(self, connection: Connection, name: str, step: int) -> bool:
+        return connection.execute(_USE_STEP, {"name": name, "step": step}).rowcount > 0
+
+    @write
+    def use_recovery_code(self, connection: Connection, name: str, digest: str) -> bool:
+        found = _find(connection, name)
+        if found is None or digest not in found.recovery_codes:
+            return False
+        left = [each for each in found.recovery_codes if each != digest]
+        values = {"name": name, "codes": json.dumps(left)}
+        connection.execute(_SET_CODES, values)
+        entry = AuditEntry(name, "users recovery", f"{len(left)} codes are left")
+        add_entry(connection, self._now(), entry)
+        return True
 
     @write
     def record_login(self, connection: Connection, name: str, detail: str) -> None:
@@ -135,7 +250,7 @@ class SqlUsers(Family):
 
     @write
     def save_view(self, connection: Connection, who: str, view: NewView) -> None:
-        values = {"who": who, **asdict(view), "now": self._now()}
+        values = {"who": who, **structs.asdict(view), "now": self._now()}
         (others,) = connection.execute(_OTHER_VIEWS, values).fetchone()
         if others >= MOST_VIEWS:
             raise BackhaulError(
@@ -179,16 +294,37 @@ def _find(connection: Connection, name: str) -> User | None:
     return _user(row) if row else None
 
 
+def _with_identity(connection: Connection, identity: str) -> User | None:
+    query = f"{_USER} WHERE identity = :identity"
+    row = connection.execute(query, {"identity": identity}).fetchone()
+    return _user(row) if row else None
+
+
+def _add_identity(
+    connection: Connection, now: str, identity: str, name: str, role: Role, who: str
+) -> User:
+    """Add a user of the identity provider, by a name that nobody else has."""
+    numbered = (f"{name[: MAX_NAME - 1 - len(str(n))]}-{n}" for n in count(2))
+    free = (each for each in chain([name], numbered) if not _find(connection, each))
+    name = next(free)
+    values = {"name": name, "secret": NO_PASSWORD, "identity": identity}
+    connection.execute(_INSERT, {**values, "role": role.word, "now": now})
+    detail = f"{name} as {role.word}, with the identity {identity}"
+    add_entry(connection, now, AuditEntry(who, "users add", detail))
+    return User(name, role, NO_PASSWORD, 1, now, identity=identity)
+
+
 def _admins(connection: Connection) -> int:
-    query = "SELECT count(*) FROM users WHERE role = :role"
+    query = "SELECT count(*) FROM users WHERE role = :role AND disabled_at IS NULL"
     return int(connection.execute(query, {"role": Role.ADMIN.word}).fetchone()[0])
 
 
 def _user(row: tuple[Any, ...]) -> User:
     name, role, *rest = row
-    return User(name, ROLES[role], *rest)
+    found = User(name, ROLES[role], *rest)
+    return structs.replace(found, recovery_codes=tuple(json.loads(rest[-1])))
 
 
 def add_entry(connection: Connection, now: str, entry: AuditEntry) -> None:
     """Add an entry in the transaction of the change that it records."""
-    connection.execute(_ADD, {"at": now, **asdict(entry)})
+    connection.execute(_ADD, {"at": now, **structs.asdict(entry)})

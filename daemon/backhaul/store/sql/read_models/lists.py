@@ -164,7 +164,12 @@ _WEBHOOK_SECRETS = """
            ELSE 'dropped' END AS state, last_used_at, known_since, dropped_at, source
     FROM webhook_secrets ORDER BY store, known_since, fingerprint
 """
-_USERS = "SELECT name, role, last_login_at, created_at FROM users ORDER BY name"
+_USERS = """
+    SELECT name, role, last_login_at, created_at,
+        CASE WHEN identity IS NULL THEN 'password' ELSE 'oidc' END,
+        CASE WHEN totp IS NULL THEN 0 ELSE 1 END, disabled_at
+    FROM users ORDER BY name
+"""
 _SAVED_VIEWS = """
     SELECT id, name, filter, sort FROM saved_views
     WHERE who = :who AND list = :list ORDER BY name
@@ -431,7 +436,10 @@ class SqlLists:
         return [ListedSecret(*row) for row in self._rows(_WEBHOOK_SECRETS)]
 
     def users(self) -> list[ListedUser]:
-        return [ListedUser(*row) for row in self._rows(_USERS)]
+        return [
+            replace(found, second_factor=bool(found.second_factor))
+            for found in (ListedUser(*row) for row in self._rows(_USERS))
+        ]
 
     def tokens(self) -> list[ListedToken]:
         return tokens.listed(self._connection)

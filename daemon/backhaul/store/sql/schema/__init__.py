@@ -118,6 +118,7 @@ ORDER_LISTS = "m005_order_lists"
 MAPPINGS = "m006_mappings"
 LIST_INDEXES = "m007_list_indexes"
 API_TOKENS = "m008_api_tokens"
+SIGN_IN = "m009_sign_in"
 DELIVERY_ATTEMPTS = "m010_delivery_attempts"
 SAVED_VIEWS = "m011_saved_views"
 STEPS: Mapping[str, tuple[str, ...]] = {
@@ -135,6 +136,7 @@ STEPS: Mapping[str, tuple[str, ...]] = {
     MAPPINGS: commands_and_operations.MAPPINGS,
     LIST_INDEXES: inbox_and_mirror.LIST_INDEXES,
     API_TOKENS: commands_and_operations.API_TOKENS,
+    SIGN_IN: commands_and_operations.SIGN_IN,
     DELIVERY_ATTEMPTS: commands_and_operations.DELIVERY_ATTEMPTS,
     SAVED_VIEWS: commands_and_operations.SAVED_VIEWS,
 }

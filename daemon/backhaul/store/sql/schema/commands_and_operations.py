@@ -216,6 +216,13 @@ COMMANDS: tuple[str, ...] = (
     ) WITHOUT ROWID
     """,
 )
+SIGN_IN: tuple[str, ...] = (
+    "ALTER TABLE users ADD COLUMN identity TEXT",
+    "ALTER TABLE users ADD COLUMN disabled_at TEXT",
+    "ALTER TABLE users ADD COLUMN totp TEXT",
+    "ALTER TABLE users ADD COLUMN totp_step INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE users ADD COLUMN recovery_codes TEXT NOT NULL DEFAULT '[]'",
+)
 OPERATIONS: tuple[str, ...] = (
     """
     CREATE TABLE kv (
