@@ -20,7 +20,7 @@ from bench.fold_large import fold_large, start
 from bench.idle_stores import idle_stores
 from bench.ingest import ingest, ingest_at_256, ingest_folding
 from bench.ingest_peers import ingest_peers
-from bench.overview import overview
+from bench.overview import overview, pages
 from bench.postgres import append_postgres, fold_large_postgres, fold_postgres
 from bench.push import push
 from bench.recovery import recovery
@@ -43,6 +43,7 @@ ROWS: dict[str, Row] = {
     "start": start,
     "recovery": recovery,
     "overview": overview,
+    "pages": pages,
     "reference-page": reference.page,
     "reference-page-uncached": reference.page_uncached,
     "reference-product": reference.product,

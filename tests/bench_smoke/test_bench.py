@@ -31,6 +31,7 @@ FIGURES = {
     "start": {"start to ready", "memory when ready"},
     "recovery": {"kill to ready", "memory when ready"},
     "overview": {"p50 at few to p50 at many", "p99 at few", "p99 at many"},
+    "pages": {"/, p99 at many to p99 at few", "/orders, p99 at many"},
     "reference-page": {"ratio to bare", "control, bare to bare", "ours, p99"},
     "reference-page-uncached": {"ratio to bare"},
     "reference-product": {"ratio to bare"},
