@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
-from backhaul.connect.new_mappings import MOST_PROBLEMS, problems_of, waiting_for
+from backhaul.connect.new_mappings import MOST_PROBLEMS, problems_of, rows_waiting
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import LONGEST_REASON
-from backhaul.store.mappings import MappingKind, NameMapping, require_valid
+from backhaul.store.mappings import NameMapping, require_valid
 from backhaul.store.records import RowChange, RowVerb
 
 if TYPE_CHECKING:
@@ -67,14 +67,7 @@ async def add_mappings(parts: Parts, asked: Mapping[str, Any]) -> Answer:
         raise BackhaulError("; ".join([*shown, *rest]))
     who, reason = request.who, request.reason.strip()
     added = await parts.store.mappings.add(request.store, request.mappings, who, reason)
-    ids = await parts.store.read(
-        lambda reader: [
-            id_
-            for each in request.mappings
-            if each.kind is MappingKind.SKU
-            for id_ in reader.quarantine_ids(waiting_for(request.store, each))
-        ]
-    )
+    ids = await parts.store.read(partial(rows_waiting, request.store, request.mappings))
     change = RowChange(RowVerb.RETRY, who, "a mapping was added")
     retried = 0
     for begin in range(0, len(ids), ROWS_AT_ONCE):

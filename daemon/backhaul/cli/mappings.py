@@ -19,8 +19,7 @@ from backhaul.cli.context import (
     reader,
 )
 from backhaul.cli.daemon_client import change, who
-from backhaul.connect.new_mappings import MOST_PROBLEMS, problems_of, waiting_for
-from backhaul.connect.quarantine_retry import preview
+from backhaul.connect.new_mappings import MOST_PROBLEMS, problems_of, rows_waiting
 from backhaul.errors import BackhaulError
 from backhaul.store.mappings import (
     ListedMapping,
@@ -28,7 +27,6 @@ from backhaul.store.mappings import (
     NameMapping,
     require_valid,
 )
-from backhaul.store.records import RowVerb
 from backhaul_sdk.files import formula_safe
 
 mappings = typer.Typer(
@@ -104,19 +102,21 @@ def add_mapping(
 
 @mappings.command("remove", epilog=example("mappings remove 3"))
 def remove_mapping(
-    mapping: Annotated[int, typer.Argument(help="The mapping's number (id).")],
+    mapping: Annotated[
+        int, typer.Argument(help="The mapping's number (id).", max=10**18)
+    ],
     reason: OptionalReason = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Remove a mapping. Commands that were planned by it stay as they are."""
     with reader(config) as known:
-        found = {each.id: each for each in known.mappings(None, None, EVERY)}
-    if mapping not in found:
+        newest = known.mappings(None, None, 1, mapping + 1)
+    if not newest or newest[0].id != mapping:
         raise BackhaulError(
             f"there is no mapping {mapping}; see: backhaul mappings list"
         )
-    asked = {"id": mapping, "store": found[mapping].store, "reason": reason or ""}
+    asked = {"id": mapping, "store": newest[0].store, "reason": reason or ""}
     done = change(config, "mappings/remove", {**asked, "who": who()})
     if as_json:
         output.json(done)
@@ -255,10 +255,4 @@ def _retried(config: Path | None, store: str, given: list[NameMapping]) -> int:
     with reader(config) as known:
         if problems := problems_of(store, given, known):
             raise BackhaulError("; ".join(problems[:MOST_PROBLEMS]))
-        return sum(
-            preview(
-                RowVerb.RETRY, known.quarantine_selected(waiting_for(store, each))
-            ).changed
-            for each in given
-            if each.kind is MappingKind.SKU
-        )
+        return len(rows_waiting(store, given, known))

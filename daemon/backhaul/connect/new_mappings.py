@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from backhaul.store.read_records import NearMatch
 
 
+MOST_GROUPS = 1_000_000
 MOST_PROBLEMS = 10
 """The mappings with a problem that an error names."""
 
@@ -29,6 +30,25 @@ def waiting_for(store: str, mapping: NameMapping) -> Filter:
         subject=mapping.alias,
         state="open",
     )
+
+
+def rows_waiting(
+    store: str, mappings: Sequence[NameMapping], reader: Reader
+) -> list[int]:
+    """Return the quarantined rows that new mappings make usable.
+
+    The open rows are read once, however many mappings there are.
+    """
+    unknown = ReasonClass.UNKNOWN_SKU.value
+    open_ = Filter(store=store, reason=unknown, state="open")
+    groups = reader.quarantine_counts(open_, MOST_GROUPS).groups
+    subjects = {group.subject for group in groups}
+    return [
+        id_
+        for each in mappings
+        if each.kind is MappingKind.SKU and each.alias in subjects
+        for id_ in reader.quarantine_ids(waiting_for(store, each))
+    ]
 
 
 def problems_of(
