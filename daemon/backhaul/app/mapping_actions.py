@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
-from backhaul.connect.new_mappings import MOST_PROBLEMS, problems_of, rows_waiting
+from backhaul.connect.new_mappings import require_usable, rows_waiting
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import LONGEST_REASON
 from backhaul.store.mappings import NameMapping, require_valid
@@ -57,14 +57,8 @@ async def add_mappings(parts: Parts, asked: Mapping[str, Any]) -> Answer:
     """
     request = msgspec.convert(asked, NewMappings)
     _require_request(request)
-    problems = await parts.store.read(
-        partial(problems_of, request.store, request.mappings)
-    )
-    if problems:
-        shown = problems[:MOST_PROBLEMS]
-        more = len(problems) - len(shown)
-        rest = [f"and {more} more mappings have problems"] if more else []
-        raise BackhaulError("; ".join([*shown, *rest]))
+    known = partial(require_usable, request.store, request.mappings)
+    await parts.store.read(known)
     who, reason = request.who, request.reason.strip()
     added = await parts.store.mappings.add(request.store, request.mappings, who, reason)
     ids = await parts.store.read(partial(rows_waiting, request.store, request.mappings))

@@ -19,7 +19,7 @@ from backhaul.cli.context import (
     reader,
 )
 from backhaul.cli.daemon_client import change, who
-from backhaul.connect.new_mappings import MOST_PROBLEMS, problems_of, rows_waiting
+from backhaul.connect.new_mappings import require_usable, rows_waiting
 from backhaul.errors import BackhaulError
 from backhaul.store.mappings import (
     ListedMapping,
@@ -253,6 +253,5 @@ def _add(
 def _retried(config: Path | None, store: str, given: list[NameMapping]) -> int:
     """Return how many rows new mappings would retry. Raises BackhaulError."""
     with reader(config) as known:
-        if problems := problems_of(store, given, known):
-            raise BackhaulError("; ".join(problems[:MOST_PROBLEMS]))
+        require_usable(store, given, known)
         return len(rows_waiting(store, given, known))

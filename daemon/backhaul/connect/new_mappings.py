@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from backhaul.errors import BackhaulError
 from backhaul.store.filters import Filter
 from backhaul.store.mappings import MappingKind
 from backhaul.store.records import ReasonClass
@@ -51,15 +53,14 @@ def rows_waiting(
     ]
 
 
-def problems_of(
-    store: str, mappings: Sequence[NameMapping], reader: Reader
-) -> list[str]:
-    """Return why mappings cannot be used, each with what to write instead."""
-    return [
-        problem
-        for each in mappings
-        if (problem := _problem(store, each, reader)) is not None
-    ]
+def require_usable(store: str, mappings: Sequence[NameMapping], reader: Reader) -> None:
+    """Raise BackhaulError if mappings cannot be used, with what to write instead.
+
+    The error names the first problems.
+    """
+    found = (_problem(store, each, reader) for each in mappings)
+    if problems := list(islice(filter(None, found), MOST_PROBLEMS)):
+        raise BackhaulError("; ".join(problems))
 
 
 def _problem(store: str, mapping: NameMapping, reader: Reader) -> str | None:
