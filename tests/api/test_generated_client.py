@@ -166,3 +166,31 @@ async def test_a_program_ships_an_order_and_retries_a_quarantined_row(
         assert [level.sku for level in found.items] == ["LAMP-1"]
         history = await client.call("orders", "show_order", "1001")
         assert {"record", "fulfill"} <= {entry.what for entry in history.timeline}
+
+
+@pytest.mark.usefixtures("package")
+async def test_a_dry_run_holds_the_record_of_a_program(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKHAUL_PUSH__DRY_RUN", "true")
+    product = await shop.product(stock=10)
+    order = await shop.order(product)
+    async with connected(shop) as (office, daemon), AsyncExitStack() as stack:
+        await until(lambda: count(office.place, "orders") == 1, "the order")
+        client = Client(daemon.admin_url, await issue_by_command(office))
+        stack.push_async_callback(client.closing.aclose)
+        done = await client.call(
+            "fulfillments",
+            "submit_fulfillment",
+            body=client.body("Fulfillment", order="1001", everything=True),
+            idempotency_key="delivery-note-1",
+        )
+
+        def held() -> bool:
+            with lists(office.place) as known:
+                found = known.command(done.command_id)
+            return found is not None and found.hold_reason == "dry_run"
+
+        await until(held, "the dry run holds the command")
+        shown = (await shop.v1("GET", f"/orders/{order['id']}")).data
+        assert shown["shipments"] == []

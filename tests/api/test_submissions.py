@@ -7,9 +7,11 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
+from pydantic import ValidationError
 
 from backhaul.admin.api.submissions import CancelReason, StockReason
 from backhaul.connect.record_matching import Matcher
+from backhaul.settings import Settings
 from backhaul.store.testing.mirror_scenes import show_order, show_product
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 from scenes.stored import lists
@@ -214,3 +216,12 @@ async def test_what_is_no_json_is_refused(
 def test_the_reasons_are_those_of_the_sdk() -> None:
     assert set(get_args(CancelReason)) == CANCEL_REASONS
     assert set(get_args(StockReason)) == STOCK_REASONS
+
+
+def test_no_connection_has_the_name_of_the_records_of_programs() -> None:
+    store = {"base_url": "https://shop.example", "api_key": "k"}
+    connectors = {"api": {"type": "file_drop"}}
+    with pytest.raises(ValidationError, match="cannot have the name 'api'"):
+        Settings.model_validate(
+            {"state_dir": "x", "stores": {"main": store}, "connectors": connectors}
+        )
