@@ -57,6 +57,7 @@ ALLOWED = {
     "tests/cli/test_query_limits.py": QUERY,
     "tests/cli/test_query_secrets.py": QUERY,
     "tests/cli/test_showing.py": QUERY,
+    "tests/cli/test_tokens.py": QUERY,
     "tests/service/test_service.py": QUERY,
     "tests/testing/test_plugin.py": "the SQL that a user gives to `Mirror.rows`",
     "tests/connectors/test_scanner_old_sessions.py": "the file of version 0.1.0",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PREFIX = "/backhaul/v1"
 KEY_HEADER = "Idempotency-Key"
+REPLAYED_HEADER = "Idempotency-Replayed"
 SHORTEST_KEY, LONGEST_KEY = 8, 255
 LARGEST = 2**63 - 1
 Number = Annotated[int, Meta(ge=1, le=LARGEST)]

@@ -14,6 +14,7 @@ from backhaul.admin.api.endpoint import (
     KEY_HEADER,
     LONGEST_KEY,
     PREFIX,
+    REPLAYED_HEADER,
     SHORTEST_KEY,
     Endpoint,
 )
@@ -40,6 +41,18 @@ _WITH_BODY = (
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
 )
+
+
+_TEXT = {"schema": {"type": "string"}}
+SUBMITTED_HEADERS = {
+    "headers": {
+        "Location": {"description": "Where the record is read later.", **_TEXT},
+        REPLAYED_HEADER: {
+            "description": "`true` if the key was known, and nothing was stored.",
+            **_TEXT,
+        },
+    }
+}
 
 
 def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
@@ -142,8 +155,9 @@ def _responses(endpoint: Endpoint, known: dict[str, Any]) -> dict[str, Any]:
     bad += _WITH_BODY if endpoint.body else ()
     bad += [HTTPStatus.NOT_FOUND] if _IN_PATH.search(endpoint.path) else []
     problem = {PROBLEM: {"schema": known[_key_of(Problem)]}}
+    sent = SUBMITTED_HEADERS if endpoint.keyed else {}
     return {
-        **{str(each.value): _response(each, content) for each in good},
+        **{str(each.value): _response(each, content) | sent for each in good},
         **{str(each.value): _response(each, problem) for each in sorted(set(bad))},
     }
 

@@ -44,7 +44,11 @@ async def stream_changes(api: Api, call: Call) -> object:
     places = _places(call.request.headers.get(LAST_ID), ends)
     with api.streams.one():
         response = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+            headers={
+                "Content-Type": "text/event-stream",
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",  # or nginx would keep changes back
+            }
         )
         await response.prepare(call.request)
         try:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from backhaul.admin.api.endpoint import (
     KEY_HEADER,
+    REPLAYED_HEADER,
     Answer,
     Api,
     Call,
@@ -309,7 +310,7 @@ async def _submit(api: Api, call: Call) -> object:
     content = submitted(found)
     headers = {"Location": f"/backhaul/v1/records/{found.id}"}
     if not done["is_new"]:
-        headers["Idempotency-Replayed"] = "true"
+        headers[REPLAYED_HEADER] = "true"
     is_done = content.state not in {"waiting", "quarantined"}
     status = HTTPStatus.CREATED if is_done else HTTPStatus.ACCEPTED
     return Answer(status, content, headers)
