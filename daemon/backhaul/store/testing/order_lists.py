@@ -65,6 +65,7 @@ class OrderListsConformance(StoreConformance):
             while page := await orders(store, limit=size, before=before):
                 shown += page
                 before = OrderPlace.of(str(page[-1].place))
+                assert len(shown) <= len(whole), "a page came twice"
             assert shown == whole, size
         assert await names(store, stores=("north",)) == [
             *("north #1005", "north #1003", "north #1001")
