@@ -65,13 +65,16 @@ def test_a_user_comes_and_changes_and_stays_as_the_last_admin(office: Office) ->
         (("role", "bob", "viewer"), {"role": "viewer"}),
         (("password", "bob", "--stdin"), {}),
         (("remove", "bob"), {}),
+        (("disable", "bob"), {"disabled": True}),
+        (("enable", "bob"), {"disabled": False}),
+        (("reset-totp", "bob"), {}),
     ],
 )
 def test_each_change_is_told_as_json(
     office: Office,
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
-    told: dict[str, str],
+    told: dict[str, object],
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n" * 2))
     if words[0] != "add":
@@ -99,6 +102,8 @@ def test_a_password_is_asked_for_beside_what_is_told(
         (("add", "Ann B", "--stdin"), "of the characters a-z"),
         (("remove", "eve"), "user eve does not exist"),
         (("password", "eve", "--stdin"), "user eve does not exist"),
+        (("disable", "eve"), "user eve does not exist"),
+        (("reset-totp", "eve"), "user eve does not exist"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(

@@ -153,6 +153,18 @@ async def test_what_becomes_of_a_user_counts_at_once(office: Office) -> None:
     assert not await is_in(browser)
 
 
+async def test_a_disabled_user_is_out_at_once_and_cannot_log_in(office: Office) -> None:
+    browser, ada = await office.browser("vera"), await office.browser("ada")
+    assert (await ada.post("/users/disable", name="vera")).status == 303
+    assert not await is_in(browser)
+    refused = await browser.log_in("vera")
+    assert (refused.status, "is disabled" in await refused.text()) == (403, True)
+    assert (await browser.log_in("vera", "wrong" * 3)).status == 401
+    assert not await is_in(browser)
+    assert (await ada.post("/users/enable", name="vera")).status == 303
+    assert (await browser.log_in("vera")).status == 303
+
+
 async def test_the_own_password_is_changed_by_who_knows_it(office: Office) -> None:
     browser, elsewhere = await office.browser("vera"), await office.browser("vera")
     new = {"new": PASSWORD * 2, "again": PASSWORD * 2}

@@ -1,4 +1,4 @@
-"""Single sign-on: who gets in with which role, and which tokens are refused."""
+"""Single sign-on: who gets in with which role, and what is said to others."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from joserfc.jwk import OctKey
 
+from backhaul.doctor.configuration import check_provider
 from backhaul.store.operators import BEGUN_SECONDS, MAX_BEGUN_OF_CLIENT, Role
 from scenes.clock import VirtualClock
 from scenes.dashboard import PASSWORD
 from scenes.identity_provider import (
-    KEYS,
-    PUBLISHED,
     SECRET,
     open_both,
     sent_to,
@@ -23,7 +21,6 @@ from scenes.identity_provider import (
 from scenes.stored import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from scenes.dashboard import Browser, Office
@@ -31,13 +28,6 @@ if TYPE_CHECKING:
 
 Both = tuple["Office", "IdentityProvider"]
 NAME = "ann-lee"
-
-
-@pytest.fixture
-async def both(tmp_path: Path) -> AsyncIterator[Both]:
-    async with open_both(tmp_path, VirtualClock()) as (office, provider):
-        await office.people()
-        yield office, provider
 
 
 async def is_in(browser: Browser) -> bool:
@@ -182,108 +172,6 @@ async def test_a_user_of_the_provider_has_no_password_here(both: Both) -> None:
         await users.set_secret(NAME, "hash", "ada")
     assert "no password" not in await ada.read("/users")
     assert "single sign-on" in await ada.read("/users")
-
-
-def changed(**claims: Any) -> Callable[[IdentityProvider], None]:
-    def change(provider: IdentityProvider) -> None:
-        provider.claims |= claims
-
-    return change
-
-
-def later(seconds: int, *names: str) -> Callable[[IdentityProvider], None]:
-    def change(provider: IdentityProvider) -> None:
-        now = int(provider.clock.now().timestamp())
-        provider.claims |= dict.fromkeys(names, now + seconds)
-
-    return change
-
-
-def unsigned(provider: IdentityProvider) -> None:
-    provider.header = {"alg": "none", "kid": None}
-
-
-def signed_by_secret(provider: IdentityProvider) -> None:
-    provider.signing = OctKey.import_key(SECRET * 2, {"kid": "a"})
-    provider.header = {"alg": "HS256"}
-
-
-def signed_by_published_secret(provider: IdentityProvider) -> None:
-    provider.signing = OctKey.import_key({"kty": "oct", "k": PUBLISHED})
-    provider.header = {"alg": "HS256", "kid": "shared"}
-
-
-def signed_by_other(provider: IdentityProvider) -> None:
-    provider.signing, provider.header = KEYS[1], {"kid": "a"}
-
-
-def unknown_key(provider: IdentityProvider) -> None:
-    provider.signing = KEYS[1]
-
-
-def no_key_id(provider: IdentityProvider) -> None:
-    provider.published = KEYS[:2]
-    provider.header = {"kid": None}
-
-
-WRONG: dict[str, tuple[Callable[[IdentityProvider], None], str]] = {
-    "audience": (changed(aud="other"), "the claim aud is wrong"),
-    "no audience": (changed(aud=None), "the claim aud is wrong"),
-    "audiences": (changed(aud=["other", "more"]), "the claim aud is wrong"),
-    "party": (changed(azp="other"), "the claim azp is wrong"),
-    "parties": (changed(aud=["backhaul", "x"]), "the claim azp is wrong"),
-    "issuer": (changed(iss="https://evil.example"), "the claim iss is wrong"),
-    "nonce": (changed(nonce="of another login"), "the claim nonce is wrong"),
-    "no nonce": (changed(nonce=None), "the claim nonce is wrong"),
-    "no subject": (changed(sub=None), "the claim sub is wrong"),
-    "empty subject": (changed(sub=""), "the claim sub is wrong"),
-    "expired": (later(-61, "exp"), "is not valid at 12:00:00 UTC"),
-    "no expiry": (changed(exp=None), "the claim exp is wrong"),
-    "from the future": (later(61, "iat"), "is not valid at 12:00:00 UTC"),
-    "without time": (changed(iat=None), "is not valid at 12:00:00 UTC"),
-    "alg none": (unsigned, "its signature is not valid"),
-    "alg of a secret": (signed_by_secret, "its signature is not valid"),
-    "published secret": (signed_by_published_secret, "its signature is not valid"),
-    "other key": (signed_by_other, "its signature is not valid"),
-    "unknown key": (unknown_key, "its signature is not valid"),
-    "no key id": (no_key_id, "its signature is not valid"),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-async def test_a_wrong_token_lets_nobody_in(both: Both, wrong: str) -> None:
-    office, provider = both
-    change, said = WRONG[wrong]
-    change(provider)
-    browser = await office.browser()
-    answer = await sign_on(browser, provider)
-    assert (answer.status, await is_in(browser)) == (403, False)
-    assert said in await answer.text()
-    assert provider.tokens, "it was the token that was refused"
-    assert await role_of(office) is None
-
-
-@pytest.mark.parametrize(("seconds", "name"), [(-59, "exp"), (59, "iat")])
-async def test_clocks_may_differ_a_little(both: Both, seconds: int, name: str) -> None:
-    office, provider = both
-    later(seconds, name)(provider)
-    assert (await sign_on(await office.browser(), provider)).status == 200
-
-
-async def test_the_keys_of_the_provider_rotate(both: Both) -> None:
-    office, provider = both
-    assert (await sign_on(await office.browser(), provider)).status == 200
-    provider.signing, provider.published = KEYS[1], [KEYS[1]]
-    assert (await sign_on(await office.browser(), provider)).status == 200
-    # A key that the provider withdrew is worth nothing at once.
-    provider.signing = KEYS[0]
-    assert (await sign_on(await office.browser(), provider)).status == 403
-
-
-async def test_a_single_key_needs_no_id(both: Both) -> None:
-    office, provider = both
-    provider.header = {"kid": None}
-    assert (await sign_on(await office.browser(), provider)).status == 200
 
 
 async def test_the_answer_belongs_to_the_browser_that_asked_and_counts_once(
@@ -438,6 +326,15 @@ async def test_a_provider_that_does_not_fit_is_said(
     provider.more = more
     answer = await (await office.browser()).get("/login/oidc")
     assert (answer.status, said in await answer.text()) == (502, True)
+
+
+async def test_the_check_of_the_installation_reads_the_provider(both: Both) -> None:
+    office, provider = both
+    found = await check_provider(office.settings, office.clock)
+    assert (found.state, "/login/oidc/callback" in found.said) == ("ok", True)
+    provider.more = {"issuer": "https://other.example"}
+    found = await check_provider(office.settings, office.clock)
+    assert (found.state, "https://other.example" in found.said) == ("fail", True)
 
 
 @pytest.mark.parametrize("methods", [["client_secret_post"], ["client_secret_basic"]])

@@ -41,6 +41,13 @@ class IdentityProvider:
     server: TestServer
     signing: RSAKey | OctKey = field(default_factory=lambda: KEYS[0])
     published: list[RSAKey] = field(default_factory=lambda: [KEYS[0]])
+    other_keys: list[dict[str, str]] = field(
+        default_factory=lambda: [
+            {"kty": "AKP", "alg": "ML-DSA-44", "pub": "AA", "kid": "new"},
+            {"kty": "oct", "k": PUBLISHED, "kid": "shared"},
+        ]
+    )
+    """Published keys that verify nothing: of an unknown kind, and a secret one."""
     header: dict[str, Any] = field(default_factory=dict)
     claims: dict[str, Any] = field(default_factory=dict)
     """Claims that replace those of a token; None removes one."""
@@ -84,15 +91,7 @@ class IdentityProvider:
 
     async def publish(self, _: web.Request) -> web.Response:
         keys: list[Any] = [each.as_dict(private=False) for each in self.published]
-        keys.append({"kty": "AKP", "alg": "ML-DSA-44", "pub": "AA", "kid": "new"})
-        keys.append(
-            {
-                "kty": "oct",
-                "k": PUBLISHED,
-                "kid": "shared",
-            }
-        )
-        return web.json_response({"keys": keys})
+        return web.json_response({"keys": keys + self.other_keys})
 
     async def issue(self, request: web.Request) -> web.Response:
         """Exchange a code once, for the client and the browser that began."""

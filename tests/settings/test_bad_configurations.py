@@ -20,6 +20,9 @@ TABLES = (
     "reconcile, state_dir, stores"
 )
 
+OIDC = (
+    '[admin]\nurl = "https://a.example"\n[admin.oidc]\nissuer = "https://b.example"\n'
+)
 # What follows the valid store of `STORE`, which takes lines 1 to 4.
 AFTER_A_STORE = {
     "[public]\nprt = 1": "6: public.prt: unknown setting (did you mean port?)",
@@ -78,6 +81,29 @@ AFTER_A_STORE = {
     "[log]\nfile = 1": "6: log.file: must be a path in quotes",
     '[alerts]\nmail_to = ["Ops <ops@x.example>"]': (
         f"6: alerts.mail_to: entry 1 {NO_ADDRESS}"
+    ),
+    '[admin]\nurl = "https://a.example"\n[admin.oidc]\nissuer = "http://b.example"': (
+        "8: admin.oidc.issuer: must begin with https://, because others could read and"
+        " change what the identity provider sends"
+    ),
+    f"{OIDC}": (
+        "7: admin.oidc: issuer is set, but client_id is missing; set client_id to the"
+        " id that the identity provider gave Backhaul"
+    ),
+    f'{OIDC}client_id = "x"': (
+        "7: admin.oidc: nobody would have access; set viewers, operators or admins to"
+        " values of the claim groups"
+    ),
+    f'{OIDC}client_id = "x"\nadmins = ["a"]\nscopes = ["email"]': (
+        '7: admin.oidc: scopes must contain "openid"'
+    ),
+    '[admin.oidc]\nissuer = "https://b.example"\nclient_id = "x"\nadmins = ["a"]': (
+        "5: admin: url is missing, and oidc needs it: the identity provider sends"
+        " browsers back to this address; set url"
+    ),
+    "[admin]\npasswords = false": (
+        "5: admin: passwords is false, and nobody could log in; set issuer in"
+        " [admin.oidc], or passwords to true"
     ),
     '[alerts]\nmail_from = "ops"': f"6: alerts.mail_from: {NO_ADDRESS}",
     '[database]\nurl = "mysql://x/y"': (

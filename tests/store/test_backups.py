@@ -184,8 +184,9 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
     backup = database.with_name("backup.db")
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.executemany(
-            "INSERT INTO users VALUES (?, 'admin', 's', 1, '', '')",
-            [("ann",), ("bob",), ("dan",), ("eve",)],
+            "INSERT INTO users (name, role, secret, epoch, created_at)"
+            " VALUES (?, 'admin', 's', 1, '')",
+            [("ann",), ("bob",), ("dan",), ("eve",), ("flo",)],
         )
         connection.execute(
             "INSERT INTO webhook_secrets (store, fingerprint, source, known_since)"
@@ -208,6 +209,7 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
         connection.execute("DELETE FROM users WHERE name = 'eve'")
         connection.execute("UPDATE users SET secret = 't' WHERE name = 'bob'")
         connection.execute("UPDATE users SET role = 'viewer' WHERE name = 'dan'")
+        connection.execute("UPDATE users SET disabled_at = '2026' WHERE name = 'flo'")
         connection.execute(
             "UPDATE webhook_secrets SET dropped_at = '2026' WHERE fingerprint = '3c4d'"
         )
@@ -220,6 +222,7 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
         "dashboard user dan is admin again: backhaul users role dan viewer",
         "dashboard user eve is admin again: backhaul users remove eve",
         "the revoked API token app is valid again: backhaul tokens revoke app",
+        "dashboard user flo can log in again: backhaul users disable flo",
         "a revoked webhook secret of store main is valid again: backhaul secrets"
         " revoke 3c4d",
         "an erased customer is in the database again: backhaul customers erase"

@@ -71,7 +71,7 @@ class Passwords:
             self._hasher.verify(secret or self._dummy, password)
         except (VerificationError, InvalidHashError):
             return False
-        return bool(secret)
+        return secret is not None
 
 
 TOKEN_FILE = "first-login-token"  # noqa: S105 - a file's name

@@ -17,7 +17,7 @@ import httpx
 import msgspec
 from joserfc import jwt
 from joserfc.errors import ExpiredTokenError, InvalidClaimError, JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import KeySet, KeySetSerialization
 from msgspec import Struct
 
 from backhaul.errors import BackhaulError
@@ -229,10 +229,10 @@ class Provider:
 
     async def _keys(self, found: Discovery) -> KeySet:
         content = await self._get(found.jwks_uri)
-        described = _decode(content, dict[str, Any], found.jwks_uri)
+        described = _decode(content, KeySetSerialization, found.jwks_uri)
         try:
-            return KeySet.import_key_set({"keys": _usable(described)})
-        except (JoseError, KeyError, TypeError, ValueError):
+            return KeySet.import_key_set(described)
+        except (JoseError, TypeError, ValueError):
             raise SignOnFailed(
                 f"{found.jwks_uri} has no keys that can be read; correct the identity"
                 " provider"
@@ -345,15 +345,6 @@ def _with_query(address: str, query: Mapping[str, str]) -> str:
 def _form_encoded(text: str) -> str:
     """Encode a part of the Authorization header as RFC 6749 (2.3.1) asks."""
     return quote(text, safe="")
-
-
-def _usable(described: Mapping[str, Any]) -> list[Any]:
-    """Return the public keys for signatures; a set may have other keys too."""
-    return [
-        key
-        for key in described["keys"]
-        if key.get("kty") in {"RSA", "EC", "OKP"} and key.get("use", "sig") == "sig"
-    ]
 
 
 def _values(claims: Mapping[str, Any], path: str) -> set[str]:
