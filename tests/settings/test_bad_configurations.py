@@ -69,6 +69,11 @@ AFTER_A_STORE = {
         "6: cluster.key: entry 1 has fewer than 32 characters; make a key with:"
         " openssl rand -base64 32"
     ),
+    '[database]\nurl = "postgresql://h/d"\n[admin]\nrequire_totp = true': (
+        "7: admin: has require_totp, so on PostgreSQL key_file in [cluster] is"
+        " required: with this key all machines encrypt the secrets of the second"
+        " factors"
+    ),
     '[public]\nurl = "https://hooks.example"\n[database]\nurl = "postgresql://db/b"': (
         "5: public: has a url, so on PostgreSQL key_file in [cluster] is required:"
         " with this key all machines encrypt the secrets of the webhook"

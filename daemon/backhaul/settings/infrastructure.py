@@ -126,11 +126,11 @@ class Cluster(Section):
 
     key: Keys = Field(
         default=(),
-        description="Keys that encrypt the secrets of the webhook subscriptions. "
-        "The encrypted secrets are in the database, and every daemon "
-        "with the same keys can use them. Required on "
-        "PostgreSQL if `public.url` is set. All machines need the same keys. Make a "
-        "key with: openssl rand -base64 32. "
+        description="Keys that encrypt the secrets of the webhook subscriptions, and "
+        "of the second factors of users. The encrypted secrets are in the database, "
+        "and every daemon with the same keys can use them. Required on PostgreSQL if "
+        "`public.url` or `admin.require_totp` is set. All machines need the same keys. "
+        "Make a key with: openssl rand -base64 32. "
         "Backhaul encrypts with the first key, and decrypts with each "
         "of them. To replace a key, add the new key as the second one "
         "on all machines, then make it the first.",
