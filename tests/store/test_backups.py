@@ -221,8 +221,8 @@ def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> 
         " bob",
         "dashboard user dan is admin again: backhaul users role dan viewer",
         "dashboard user eve is admin again: backhaul users remove eve",
-        "the revoked API token app is valid again: backhaul tokens revoke app",
         "dashboard user flo can log in again: backhaul users disable flo",
+        "the revoked API token app is valid again: backhaul tokens revoke app",
         "a revoked webhook secret of store main is valid again: backhaul secrets"
         " revoke 3c4d",
         "an erased customer is in the database again: backhaul customers erase"
