@@ -127,10 +127,31 @@ async def test_an_order_of_several_stores_needs_the_store(
 
 async def test_commands_are_filtered(office: Office, program: Program) -> None:
     await fill(office)
-    parked = await office.plan("ord_2", "parked")
-    found = await program.get("/commands?state=parked&order=1002")
-    assert [each["id"] for each in found["items"]] == [parked]
-    assert (await program.get("/commands?since=2099-01-01T00:00:00Z"))["items"] == []
+    command = await office.plan("ord_2", "parked")
+    found = await program.get("/commands", params={"where": "state=parked order=1002"})
+    assert [each["id"] for each in found["items"]] == [command]
+    late = {"where": "since=2099-01-01T00:00:00Z"}
+    assert (await program.get("/commands", params=late))["items"] == []
+    parked = {"where": "state=parked"}
+    assert (await program.get("/deliveries", params=parked))["items"] == []
+    assert (await program.get("/deliveries"))["items"]
+
+
+async def test_a_search_in_a_long_list_goes_on_from_page_to_page(
+    office: Office, program: Program
+) -> None:
+    await fill(office)
+    seen: list[int] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        asked = {"where": "kind=order", "sort": "oldest", "limit": "1"}
+        page = await program.get(
+            "/events", params=asked | ({"cursor": cursor} if cursor else {})
+        )
+        seen += [event["id"] for event in page["items"]]
+        cursor = page["next"]
+    assert seen == sorted(set(seen))
+    assert len(seen) > 1
 
 
 async def test_stock_is_found_by_sku(office: Office, program: Program) -> None:
@@ -161,9 +182,11 @@ async def test_the_quarantine_is_filtered_and_counted(
         ("/orders?q=a&q=b", "several values of q"),
         ("/orders?q=a%00b", "NUL character"),
         ("/stock?cursor=x", "is not one of this list"),
-        ("/commands?state=lost", "Invalid enum value 'lost'"),
-        ("/commands?since=soon", "since: 'soon' is not a time"),
-        ("/commands?order=9999", "no order is called '9999'"),
+        ("/commands?where=state%3Dlost", "lost"),
+        ("/commands?where=since%3Dsoon", "soon"),
+        ("/events?where=colour%3Dred", "colour"),
+        ("/events?cursor=x", "is not one of this list"),
+        ("/deliveries?sort=best", "Invalid enum value 'best'"),
         ("/events/x", "Expected `int`"),
         ("/events/99999999999999999999", "a parameter of the URL cannot be used"),
         ("/quarantine?where=colour%3Dred", "colour"),

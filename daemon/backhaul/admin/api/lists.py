@@ -1,5 +1,6 @@
 """What programs read: orders, stock, commands, events, deliveries and records."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -16,12 +17,12 @@ from backhaul.admin.api.endpoint import (
     page,
 )
 from backhaul.admin.auth import NotFound
+from backhaul.admin.filtering import Listing
+from backhaul.admin.pages import commands, deliveries, events
 from backhaul.core.clock import normalize
-from backhaul.core.lifecycle import Kind, State
 from backhaul.errors import BackhaulError
 from backhaul.maintenance.search_indexer import detail_of
-from backhaul.store.filters import Filter
-from backhaul.store.inbox import EventState
+from backhaul.store.filters import Sort, Span, parse_filter
 from backhaul.store.operators import Scope
 from backhaul.store.read_models import Reader
 from backhaul.store.read_records import (
@@ -37,6 +38,13 @@ from backhaul.store.read_records import (
 )
 from backhaul.store.shown_fields import plain, shape
 
+Where = Annotated[
+    str,
+    Meta(
+        max_length=4_000,
+        description="A filter such as `state=parked since=1h`, as on the dashboard.",
+    ),
+]
 Time = Annotated[str, Meta(max_length=64, description="A time in RFC 3339.")]
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 DEFAULT_LIMIT = 50
@@ -225,36 +233,44 @@ async def list_stock(api: Api, call: Call) -> object:
     )
 
 
-class CommandsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which commands. `order` is a name or id, `since` a time of planning."""
+class RowsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which rows, and in which order."""
 
-    state: State | None = None
-    kind: Kind | None = None
-    store: Name | None = None
-    order: Name | None = None
-    since: Time | None = None
+    where: Where = ""
+    sort: Sort = Sort.USUAL
     limit: Limit = DEFAULT_LIMIT
     cursor: Cursor | None = None
 
 
+async def _list(listing: Listing, api: Api, call: Call) -> dict[str, Any]:
+    """Return one page of the rows of a list that match a filter.
+
+    A search that finds little ends after some rows, with a place to continue.
+    """
+    asked: RowsQuery = call.asked
+    wanted = parse_filter(asked.where, listing.allowed, api.services.clock.now())
+    if listing.numbered:
+        number_of(asked.cursor)
+
+    def read(reader: Reader) -> tuple[Span, Sequence[Struct]]:
+        within = reader.searched(listing.name, wanted, asked.cursor, asked.sort)
+        rows = listing.read(
+            reader, wanted, asked.limit + 1, asked.cursor, asked.sort, within
+        )
+        return within, rows
+
+    within, rows = await api.read(read)
+    found = page(
+        [plain(row) for row in rows], asked.limit, lambda row: row[listing.key]
+    )
+    if found["next"] is None and within.more:
+        found["next"] = str(within.continues(asked.sort))
+    return found
+
+
 async def list_commands(api: Api, call: Call) -> object:
     """List commands: parked ones first, then the newest."""
-    asked: CommandsQuery = call.asked
-    since = moment(asked.since, "since")
-
-    def read(reader: Reader) -> list[ListedCommand]:
-        about = _id_of(reader, asked.order)
-        wanted = Filter(
-            state=asked.state,
-            kind=asked.kind,
-            store=asked.store,
-            object=about,
-            since=since,
-        )
-        return reader.commands(wanted, asked.limit + 1, asked.cursor)
-
-    rows = [plain(each) for each in await api.read(read)]
-    return page(rows, asked.limit, lambda row: row["id"])
+    return await _list(commands.LISTING, api, call)
 
 
 def moment(text: str | None, name: str) -> str | None:
@@ -265,17 +281,6 @@ def moment(text: str | None, name: str) -> str | None:
         return normalize(text)
     except ValueError as error:
         raise BackhaulError(f"{name}: {error}") from None
-
-
-def _id_of(reader: Reader, name: str | None) -> str | None:
-    """Return the id of an order by its name. Raises BackhaulError."""
-    if name is None:
-        return None
-    found = {each.id for each in reader.find_objects("order", name)}
-    if len(found) == 1:
-        return found.pop()
-    what = "no order is" if not found else "several orders are"
-    raise BackhaulError(f"order: {what} called {name!r}; give the id of an order")
 
 
 class OneCommand(Struct, frozen=True, forbid_unknown_fields=True):
@@ -304,28 +309,9 @@ async def show_command(api: Api, call: Call) -> object:
     return shown | {"digest": digest, "request_digest": request_digest}
 
 
-class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which events. `order` is a name or id, `since` a time of arrival."""
-
-    state: EventState | None = None
-    topic: Name | None = None
-    order: Name | None = None
-    since: Time | None = None
-    limit: Limit = DEFAULT_LIMIT
-    cursor: Cursor | None = None
-
-
 async def list_events(api: Api, call: Call) -> object:
     """List events, the newest first."""
-    asked: EventsQuery = call.asked
-    before, since = number_of(asked.cursor), moment(asked.since, "since")
-
-    def read(reader: Reader) -> list[ListedEvent]:
-        about = _id_of(reader, asked.order)
-        wanted = Filter(state=asked.state, topic=asked.topic, object=about, since=since)
-        return reader.events(wanted, asked.limit + 1, before)
-
-    return page([plain(each) for each in await api.read(read)], asked.limit, _id)
+    return await _list(events.LISTING, api, call)
 
 
 class OneRow(Struct, frozen=True, forbid_unknown_fields=True):
@@ -346,24 +332,9 @@ def _known(found: Struct | None, name: str) -> object:
     return plain(found)
 
 
-class DeliveriesQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which deliveries of change notifications."""
-
-    connection: Name | None = None
-    state: State | None = None
-    limit: Limit = DEFAULT_LIMIT
-    cursor: Cursor | None = None
-
-
 async def list_deliveries(api: Api, call: Call) -> object:
     """List deliveries of change notifications to connections, the newest first."""
-    asked: DeliveriesQuery = call.asked
-    before = number_of(asked.cursor)
-    wanted = Filter(connector=asked.connection, state=asked.state)
-    rows = await api.read(
-        lambda reader: reader.deliveries(wanted, asked.limit + 1, before)
-    )
-    return page([plain(each) for each in rows], asked.limit, lambda row: row["seq"])
+    return await _list(deliveries.LISTING, api, call)
 
 
 class WaitingQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -376,10 +347,6 @@ async def list_waiting_records(api: Api, call: Call) -> object:
     """List records that wait for their order or SKU, the oldest first."""
     rows = await api.read(lambda reader: reader.waiting_records(call.asked.limit))
     return {"items": [plain(each) for each in rows], "next": None}
-
-
-def _id(row: Any) -> object:
-    return row["id"]
 
 
 Level = shape("StockLevel", ListedLevel)
@@ -406,10 +373,10 @@ ENDPOINTS = (
     _get("/orders", list_orders, OrdersQuery, page_of(Order)),
     _get("/orders/{order}", show_order, OneOrder, OrderHistory),
     _get("/stock", list_stock, StockQuery, page_of(Level)),
-    _get("/commands", list_commands, CommandsQuery, page_of(Command)),
+    _get("/commands", list_commands, RowsQuery, page_of(Command)),
     _get("/commands/{id}", show_command, OneCommand, WholeCommand),
-    _get("/events", list_events, EventsQuery, page_of(Event)),
+    _get("/events", list_events, RowsQuery, page_of(Event)),
     _get("/events/{id}", show_event, OneRow, WholeEvent),
-    _get("/deliveries", list_deliveries, DeliveriesQuery, page_of(Delivery)),
+    _get("/deliveries", list_deliveries, RowsQuery, page_of(Delivery)),
     _get("/records", list_waiting_records, WaitingQuery, page_of(WaitingRecord)),
 )

@@ -14,7 +14,7 @@ from backhaul.admin.api.endpoint import (
     number_of,
     page,
 )
-from backhaul.admin.api.lists import DEFAULT_LIMIT, OneRow, page_of
+from backhaul.admin.api.lists import DEFAULT_LIMIT, OneRow, Where, page_of
 from backhaul.admin.auth import NotFound
 from backhaul.connect.quarantine_retry import preview
 from backhaul.errors import BackhaulError
@@ -30,14 +30,6 @@ from backhaul.store.read_records import ListedQuarantine, QuarantineDetail
 from backhaul.store.records import RowVerb
 from backhaul.store.shown_fields import plain, shape
 
-Where = Annotated[
-    str,
-    Meta(
-        max_length=4_000,
-        description="A filter such as `reason=unknown_sku since=1h`; without `state=`"
-        " it selects the open rows.",
-    ),
-]
 Fields = Annotated[
     dict[str, str], Meta(description="The fields to set, each with its new value.")
 ]
@@ -49,8 +41,8 @@ REASONS = {
 """What the audit log says if the program gives no reason."""
 
 
-class RowsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which rows."""
+class SelectedQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which rows; without `state=` only open ones."""
 
     where: Where = ""
     limit: Limit = DEFAULT_LIMIT
@@ -70,7 +62,7 @@ def _filter(api: Api, text: str) -> Filter:
 
 async def list_quarantine(api: Api, call: Call) -> object:
     """List rows of the quarantine, the newest first."""
-    asked: RowsQuery = call.asked
+    asked: SelectedQuery = call.asked
     before, wanted = number_of(asked.cursor), _filter(api, asked.where)
     rows = await api.read(
         lambda reader: reader.quarantine(asked.limit + 1, before, wanted)
@@ -254,7 +246,7 @@ ENDPOINTS = (
     _get(
         "/quarantine",
         list_quarantine,
-        RowsQuery,
+        SelectedQuery,
         page_of(shape("QuarantinedRow", ListedQuarantine)),
     ),
     _get("/quarantine/counts", count_quarantine, CountsQuery, QuarantineCounts),
