@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -111,3 +112,18 @@ async def test_nothing_is_done_without_a_choice(office: Office) -> None:
         assert answer.status == 422
         assert said in html.unescape(await answer.text())
     assert states(office) == ["parked"]
+
+
+async def test_the_action_itself_refuses_more_commands_than_were_shown(
+    office: Office,
+) -> None:
+    """A command may come after the page counted; the last check is the daemon's."""
+    for number in range(2):
+        await office.plan(f"ord_{number}", "parked")
+    browser = await office.browser("otto")
+    page = await shown(browser, "discard", where="state=parked")
+    forged = json.dumps({"main": 1, "outlet": 5})
+    answer = await confirm(browser, page, expected=forged, reason="x")
+    assert answer.status == 422
+    assert "more rows of store main match now than the 1" in await answer.text()
+    assert states(office) == ["parked"] * 2

@@ -119,8 +119,8 @@ async def _rows_as_shown(
         some = await parts.store.read(read)
         if len(some) > shown:
             raise BackhaulError(
-                f"more than the {shown:,} rows of store {name} that were shown match"
-                " now. No row of this store was changed. Check the rows, then try"
+                f"more rows of store {name} match now than the {shown:,} that were"
+                " shown. No row of this store was changed. Check the rows, then try"
                 " again"
             )
         found += some

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from backhaul.app.control_socket import Control, NoDaemon
-from backhaul.app.store_actions import test_connection
 from backhaul.cli import context, output
 from backhaul.cli.context import (
     ConfigOption,
@@ -107,6 +106,9 @@ def check(
     """Test a connection; the test changes nothing."""
     settings = context.settings(config)
     _connector_settings(settings, name)
+    # This loads the HTTP client, which no listing needs.
+    from backhaul.app.store_actions import test_connection
+
     notices = asyncio.run(test_connection(settings, name))
     if as_json:
         output.json({"connection": name, "ok": True, "notices": notices})
