@@ -9,7 +9,7 @@ from openapi_spec_validator import validate
 
 from backhaul.admin.api.endpoint import PREFIX
 from backhaul.admin.api.routes import ENDPOINTS, described
-from backhaul.store.operators import Scope
+from backhaul.store.tokens import Scope
 
 if TYPE_CHECKING:
     from backhaul.admin.api.endpoint import Endpoint

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.admin.tokens import digest_of
-from backhaul.store.operators import Scope
+from backhaul.store.tokens import Scope
 from scenes.api import API, Program, issue
 from scenes.dashboard import open_office
 from scenes.stored import rows_of

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from backhaul.cli import command_view
 from backhaul.core.lifecycle import State
 from backhaul.store.asked import Asked
-from backhaul.store.read_records import CommandDetail
+from backhaul.store.command_records import CommandDetail
 
 NEVER, MAY_HAVE = "It was never sent.", "may have"
 COMMAND = CommandDetail(

@@ -13,7 +13,7 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
-from backhaul.store.read_models import FILE, TABLE, QueryLimits
+from backhaul.store.export_and_query import FILE, TABLE, QueryLimits
 from scenes.daemon import in_process
 from scenes.mirror_files import fill, lone_office, orders
 from scenes.waiting import HANG_SECONDS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from backhaul.store.read_models import SqlConsole
+    from backhaul.store.export_and_query import SqlConsole
     from scenes.daemon import Office
 
 NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"

@@ -24,7 +24,7 @@ from scenes.mirror_files import fill, lone_office, orders
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backhaul.store.read_models import SqlConsole
+    from backhaul.store.export_and_query import SqlConsole
     from scenes.daemon import Office
 
 HASH = "scrypt-of-a-password"

@@ -15,7 +15,7 @@ from backhaul.platform import decoding
 from backhaul.store.commands import Decision
 from backhaul.store.operations import AuditEntry, JobRun, Trigger
 from backhaul.store.records import NewRecord, Unmatched
-from backhaul.store.sql.read_models.lists import SCANNED
+from backhaul.store.sql.read_models.recent_changes import SCANNED
 from backhaul.store.stock_targets import HeldFilter
 from backhaul.store.testing.target_scenes import hold
 from backhaul.sync.resource_types import KINDS

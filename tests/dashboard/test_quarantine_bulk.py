@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from backhaul.app.actions import ROWS_AT_ONCE
+from backhaul.app.quarantine_actions import ROWS_AT_ONCE
 from backhaul.store.records import ReasonClass
 from dashboard.test_deciding import fields
 from dashboard.test_quarantine_filter import fail

@@ -12,7 +12,7 @@ import pytest
 from backhaul.admin import routes
 from backhaul.admin.pages.administration import STORE_ACTIONS
 from backhaul.admin.pages.commands import PATHS
-from backhaul.store.operators import Scope
+from backhaul.store.tokens import Scope
 from scenes.api import Program, issue
 from scenes.dashboard import PEOPLE
 from scenes.routes import without_row

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.store import database_at
-from backhaul.store.read_models import EventFilter
+from backhaul.store.export_and_query import EventFilter
 from scenes.daemon import DaemonProcess, Office, office_of
 from scenes.reference_process import start_reference
 from scenes.stored import ALL, events_to_fold, lists

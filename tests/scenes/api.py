@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.tokens import digest_of, new_token
-from backhaul.store.operators import Scope
+from backhaul.store.tokens import Scope
 from scenes import leftovers
 from scenes.daemon import in_process
 

@@ -94,7 +94,7 @@ def sink_of(
     health = Health(instance, "", clock, lambda: 1.0)
     deliveries = store.deliveries
     return DeliveryWorker(
-        books, subscriber, deliveries, health, clock, books.open, dry_run=dry_run
+        books, subscriber, deliveries, health, books.open, dry_run=dry_run
     )
 
 

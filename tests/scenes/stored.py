@@ -12,24 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.core.clock import SystemClock
 from backhaul.store import database_at
+from backhaul.store.export_and_query import EventFilter
 from backhaul.store.filters import Filter
-from backhaul.store.read_models import EventFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from backhaul.store import Place
+    from backhaul.store.command_records import CommandCheck, CommandDetail, ListedTarget
     from backhaul.store.inbox import Arrival
     from backhaul.store.mirror import Pass
     from backhaul.store.read_models import Reader
-    from backhaul.store.read_records import (
-        CommandCheck,
-        CommandDetail,
-        JobStatus,
-        ListedRun,
-        ListedTarget,
-        OpenIncident,
-    )
+    from backhaul.store.read_records import JobStatus, ListedRun, OpenIncident
 
 ALL = 1_000_000
 """A limit for lists that no test reaches."""

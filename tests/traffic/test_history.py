@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.store import database_at
+from backhaul.store.export_and_query import EventFilter
 from backhaul.store.inbox import Arrival
-from backhaul.store.read_models import EventFilter
 from backhaul.store.sql.inbox.export import WINDOW
 from backhaul.traffic import capture_files
 from scenes import payloads

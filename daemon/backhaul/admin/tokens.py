@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from backhaul.admin.accounts import USER_NAME
 from backhaul.errors import BackhaulError
 from backhaul.settings.values import parse_duration
-from backhaul.store.operators import Scope
+from backhaul.store.tokens import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from backhaul.store.operators import ListedToken, Tokens
+    from backhaul.store.tokens import ListedToken, Tokens
 
 PREFIX = "bh_"
 """Marks a token, so that people and secret scanners recognise one."""

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from backhaul.admin import accounts, tokens
 from backhaul.admin.accounts import Passwords
-from backhaul.app import store_actions
+from backhaul.app import quarantine_actions, store_actions
 from backhaul.app.bulk_actions import change_commands, change_deliveries
 from backhaul.app.mapping_actions import add_mappings, remove_mapping
-from backhaul.connect.quarantine_edit import edited_record, require_known_names
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.maintenance.customer_erasure import CustomerErasure
 from backhaul.platform import requests
 from backhaul.store.commands import LONGEST_REASON, Decision, require_possible
-from backhaul.store.filters import QUARANTINE, parse_filter
 from backhaul.store.inbox import Selection
 from backhaul.store.operations import AuditEntry
 from backhaul.store.ownership import DATABASE
-from backhaul.store.records import ROW_STATES, RowChange, RowVerb
 from backhaul.store.stock_targets import HeldFilter
 
 if TYPE_CHECKING:
@@ -40,15 +35,10 @@ if TYPE_CHECKING:
     from backhaul.platform.requests import Dialect
     from backhaul.runtime.signals import SharedSignals
     from backhaul.store import Store
-    from backhaul.store.filters import Filter
+    from backhaul.store.command_records import CommandDetail
     from backhaul.store.matching import Command
     from backhaul.store.read_models import Reader
-    from backhaul.store.read_records import (
-        CommandDetail,
-        OpenIncident,
-        QuarantineDetail,
-    )
-    from backhaul.store.records import ChangedRow, QuarantinedRow
+    from backhaul.store.read_records import OpenIncident, QuarantineDetail
 
 Answer: TypeAlias = dict[str, Any]
 Action: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Answer]]
@@ -192,138 +182,6 @@ async def _resolve_delivery(parts: ActionContext, asked: Mapping[str, Any]) -> A
     return {"delivery": delivery, "state": state}
 
 
-async def _edit_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Replace the `fields` of a quarantined `row`, and match it again as `kind`."""
-    found = await parts.store.quarantine.find(asked["row"])
-    payload = edited_record(found, asked["kind"], asked["fields"])
-    known = partial(require_known_names, found.store, asked["fields"])
-    await parts.store.read(known)
-    return await _try_again(parts, asked, payload)
-
-
-async def _retry_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    return await _try_again(parts, asked, None)
-
-
-async def _try_again(
-    parts: ActionContext, asked: Mapping[str, Any], payload: bytes | None
-) -> Answer:
-    row, who, reason = asked["row"], asked["who"], asked["reason"]
-    state = await parts.store.quarantine.retry(row, payload, who, reason)
-    parts.signals.operator_decided.emit()
-    applied = "is applied by its connector in its next round"
-    return {
-        "row": row,
-        "state": applied if state == "approved" else "waits to be matched",
-    }
-
-
-async def _correct_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Send the tracking number of a quarantined `row` as a correction."""
-    row = asked["row"]
-    quarantine = parts.store.quarantine
-    command = await quarantine.correct(row, asked["who"], asked["reason"])
-    parts.signals.operator_decided.emit()
-    state = f"is sent as command {command[:8]}"
-    return {"row": row, "state": state, "command": command}
-
-
-async def _drop_row(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    row = asked["row"]
-    await parts.store.quarantine.drop(row, asked["who"], asked["reason"])
-    parts.signals.operator_decided.emit()
-    return {"row": row, "state": "dropped"}
-
-
-class RowsRequest(msgspec.Struct, frozen=True):
-    """Which rows of the quarantine to change, and how.
-
-    `expected` has, for each store, the number of rows that the preview showed. Only
-    these stores are concerned, or only `store`. `fields` are those that `edit` sets.
-    """
-
-    where: str
-    expected: dict[str, int]
-    verb: RowVerb
-    who: str
-    reason: str
-    fields: dict[str, str] = {}
-    store: str | None = None
-
-
-ROWS_AT_ONCE = 50
-"""The rows of one transaction: other writes wait for it."""
-MOST_PROBLEMS = 20
-"""The rows that an answer names because they could not be changed."""
-
-
-async def _change_rows(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
-    """Retry, edit or discard the rows of a RowsRequest; count what became of them."""
-    request = msgspec.convert(asked, RowsRequest)
-    _require_rows_request(request)
-    change = RowChange(
-        request.verb, request.who, request.reason.strip(), _edit(request.fields)
-    )
-    ids = await _ids_of(parts, request)
-    done: list[ChangedRow] = []
-    for begin in range(0, len(ids), ROWS_AT_ONCE):
-        some = ids[begin : begin + ROWS_AT_ONCE]
-        done += await parts.store.quarantine.change(some, change)
-        parts.signals.operator_decided.emit()
-    if events := tuple(each.event for each in done if each.event is not None):
-        await parts.refolder.reprocess(Selection(events))
-    states = Counter(each.state for each in done if each.state)
-    problems = [{"row": e.id, "problem": e.problem} for e in done if e.problem]
-    return {
-        **{name: states[name] for name in ROW_STATES},
-        "unchanged": len(problems),
-        "problems": problems[:MOST_PROBLEMS],
-    }
-
-
-def _require_rows_request(request: RowsRequest) -> None:
-    if request.verb is RowVerb.DISCARD and not request.reason.strip():
-        raise BackhaulError("give a reason for discarding the rows")
-    if len(request.reason) > LONGEST_REASON:
-        raise BackhaulError(f"a reason has at most {LONGEST_REASON} characters")
-    if (request.verb is RowVerb.EDIT) != bool(request.fields):
-        raise BackhaulError("name the field to edit; other actions change no field")
-
-
-def _edit(fields: Mapping[str, str]) -> Callable[[QuarantinedRow], bytes] | None:
-    def edit(row: QuarantinedRow) -> bytes:
-        try:
-            return edited_record(row, None, fields)
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise BackhaulError(f"the record cannot be read: {error}") from None
-
-    return edit if fields else None
-
-
-async def _ids_of(parts: ActionContext, request: RowsRequest) -> list[int]:
-    """Return the rows to change. Raises BackhaulError if they are more than shown."""
-    where = parse_filter(request.where, QUARANTINE, parts.clock.now())
-    stores = request.expected if request.store is None else (request.store,)
-    found: list[int] = []
-    for name in stores:
-        wanted = replace(where, store=name)
-        await parts.store.read(partial(require_known_names, name, request.fields))
-        ids = await parts.store.read(partial(_quarantine_ids, wanted))
-        shown = request.expected.get(name, 0)
-        if len(ids) > shown:
-            raise BackhaulError(
-                f"{len(ids):,} rows of store {name} match now, but {shown:,} were"
-                " shown. No row of this store was changed. Check the rows, then try"
-                " again"
-            )
-        found += ids
-    return found
-
-
-def _quarantine_ids(wanted: Filter, reader: Reader) -> list[int]:
-    return reader.quarantine_ids(wanted)
-
-
 async def _submit_record(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Store the record of a program under its key; return where it stands."""
     return await parts.submissions.act(asked)
@@ -434,11 +292,11 @@ STORE_ACTIONS: Mapping[
     "jobs/run": _run_job,
     "mappings/add": add_mappings,
     "mappings/remove": remove_mapping,
-    "quarantine/change": _change_rows,
-    "quarantine/correct": _correct_row,
-    "quarantine/drop": _drop_row,
-    "quarantine/edit": _edit_row,
-    "quarantine/retry": _retry_row,
+    "quarantine/change": quarantine_actions.change_rows,
+    "quarantine/correct": quarantine_actions.correct_row,
+    "quarantine/drop": quarantine_actions.drop_row,
+    "quarantine/edit": quarantine_actions.edit_row,
+    "quarantine/retry": quarantine_actions.retry_row,
     "records/submit": _submit_record,
     "search/rebuild": _rebuild_search,
     "secrets/drop": _drop_secret,

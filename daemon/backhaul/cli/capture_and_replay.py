@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from backhaul.settings import Settings
     from backhaul.store import Place
+    from backhaul.store.export_and_query import EventFilter
     from backhaul.store.filters import Filter
     from backhaul.store.mirror import Difference
-    from backhaul.store.read_models import EventFilter
     from backhaul.store.read_records import EventDetail
 
 

@@ -15,7 +15,11 @@ from backhaul.store.commands import can_restock_unshipped, cli_words, possible_v
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from backhaul.store.read_records import CommandAttempt, CommandCheck, CommandDetail
+    from backhaul.store.command_records import (
+        CommandAttempt,
+        CommandCheck,
+        CommandDetail,
+    )
 
 Found = dict[str, Any]
 

@@ -31,11 +31,11 @@ from backhaul.errors import BackhaulError
 from backhaul.platform import requests
 from backhaul.settings import Settings
 from backhaul.store.bulk import BulkVerb
+from backhaul.store.command_records import CommandDetail, ListedCommand
 from backhaul.store.commands import LONGEST_REASON, RESTOCK_UNSHIPPED
 from backhaul.store.filters import COMMANDS, NO_FILTER, Filter
 from backhaul.store.matching import Command
 from backhaul.store.read_models import Reader
-from backhaul.store.read_records import CommandDetail, ListedCommand
 from backhaul.store.shown_fields import fields
 
 commands = typer.Typer(no_args_is_help=True, help="Outbound commands to the platform.")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from backhaul.errors import Finding
     from backhaul.settings import Connector, Settings
-    from backhaul.store.read_models import Reader, SqlConsole
+    from backhaul.store.export_and_query import SqlConsole
+    from backhaul.store.read_models import Reader
 
 
 ConfigOption = Annotated[

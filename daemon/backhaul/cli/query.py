@@ -28,7 +28,7 @@ from backhaul.cli.context import (
 from backhaul.cli.daemon_client import change
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.maintenance.search_indexer import detail_of
-from backhaul.store.read_models import FILE, LONGEST_SECONDS, TABLE
+from backhaul.store.export_and_query import FILE, LONGEST_SECONDS, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -16,7 +16,7 @@ from backhaul.cli.context import (
 )
 from backhaul.cli.daemon_client import change, who
 from backhaul.errors import BackhaulError
-from backhaul.store.read_records import ListedTarget
+from backhaul.store.command_records import ListedTarget
 from backhaul.store.stock_targets import HeldFilter
 
 stock = typer.Typer(no_args_is_help=True, help="Stock counts from the back office.")

@@ -10,7 +10,7 @@ from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example
 from backhaul.cli.daemon_client import change, who
 from backhaul.core.clock import SystemClock, to_text
-from backhaul.store.operators import Scope
+from backhaul.store.tokens import Scope
 
 tokens = typer.Typer(
     no_args_is_help=True, help="Tokens with which programs use the HTTP API."

@@ -10,10 +10,9 @@ from backhaul.cli import context
 from backhaul.cli.context import ConfigOption, JsonOption, SinceOption, UntilOption
 from backhaul.cli.secrets import SecretFileOption
 from backhaul.errors import BackhaulError
+from backhaul.store.export_and_query import EventFilter
 from backhaul.store.filters import Filter
-from backhaul.store.read_models import EventFilter
 
-# `capture_and_replay` does the work. It loads the store, the fold and the HTTP client,
 # so these commands import it on use.
 
 StoreOption = Annotated[str | None, typer.Option(help="Only this store's events.")]

@@ -68,7 +68,6 @@ class DeliveryWorker:
         subscriber: Subscriber,
         deliveries: Deliveries,
         health: Health,
-        clock: Clock,
         opened: Callable[[], Awaitable[None]],
         ended: Callable[[str, str], None] = lambda *_: None,
         *,
@@ -78,11 +77,11 @@ class DeliveryWorker:
         self._connector = connector
         self._subscriber = subscriber
         self._deliveries = deliveries
-        self._clock = clock
+        self._clock = health.clock
         self._opened = opened
         self._ended = ended
         self._dry_run = dry_run
-        self._loop = Loop(clock, self._log_busy)
+        self._loop = Loop(health.clock, self._log_busy)
         self._rests_until = 0.0
         self._shut = False
         self._log = logger.bind(instance=subscriber.instance)
@@ -380,7 +379,6 @@ def delivery_workers(
             subscription(settings, host.connector.instance, host.connector.topics()),
             deliveries,
             Health(host.connector.instance, " (deliveries)", clock, chance),
-            clock,
             host.open,
             ended,
             dry_run=bool(

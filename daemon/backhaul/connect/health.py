@@ -105,7 +105,7 @@ class Health:
         self.worked_at: str | None = None
         self._label = f"{instance}{side}"
         self._log = logger.bind(instance=instance)
-        self._clock = clock
+        self.clock = clock
         self._chance = chance
         self._told = False
         self._worked_since: float | None = None
@@ -133,10 +133,10 @@ class Health:
     def worked(self) -> None:
         """Record a success; recovery is logged once it has lasted."""
         self.reason, self._failures = None, 0
-        self.worked_at = to_text(self._clock.now())
+        self.worked_at = to_text(self.clock.now())
         if not self._told:
             return
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if self._worked_since is None:
             self._worked_since = now
         self.log_recovery()
@@ -145,7 +145,7 @@ class Health:
         """Log a lasting recovery; return the seconds until the next check, if any."""
         if self._worked_since is None:
             return None
-        left = self._worked_since + STABLE_SECONDS - self._clock.monotonic()
+        left = self._worked_since + STABLE_SECONDS - self.clock.monotonic()
         if left > 0:
             return left
         self._log.bind(action="connector.up").info("{}: works again", self._label)

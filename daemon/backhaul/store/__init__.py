@@ -47,11 +47,12 @@ if TYPE_CHECKING:
         SealedSecrets,
         WebhookSecrets,
     )
-    from backhaul.store.operators import Logins, Requests, Tokens, Users
+    from backhaul.store.operators import Logins, Requests, Users
     from backhaul.store.ownership import Member, Ownership
     from backhaul.store.read_models import Reader, SearchIndex
     from backhaul.store.records import ConnectorDocuments, Quarantine, Records
     from backhaul.store.stock_targets import Targets
+    from backhaul.store.tokens import Tokens
 
 T = TypeVar("T")
 Place: TypeAlias = "Path | str"

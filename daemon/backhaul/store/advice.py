@@ -12,7 +12,7 @@ from backhaul.core.lifecycle import State
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from backhaul.store.read_records import CommandDetail
+    from backhaul.store.command_records import CommandDetail
 
 CHECK, RESEND, APPLIED, DISCARD = "settle", "resend", "settle --applied", "drop"
 """The decisions that can be recommended, by their name in the audit log."""

@@ -1,16 +1,16 @@
-"""Search, lists, timelines and figures for people, an operator's SQL, and exports."""
+"""Search, lists, timelines and figures for people."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from backhaul.store.filters import NO_FILTER, QuarantineCounts, SelectedRows, Sort
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from backhaul.store.bulk import BulkRow
     from backhaul.store.catalogue_lists import (
@@ -18,17 +18,20 @@ if TYPE_CHECKING:
         ListedProduct,
         ListPlace,
     )
+    from backhaul.store.command_records import (
+        CommandDetail,
+        ListedCommand,
+        ListedTarget,
+    )
     from backhaul.store.filters import Filter, Span
-    from backhaul.store.inbox import Arrival
     from backhaul.store.mappings import ListedMapping
     from backhaul.store.matching import Command
     from backhaul.store.mirror import Pass, SyncState
     from backhaul.store.operations import AlertConditions, HeldTargets, MetricSample
-    from backhaul.store.operators import ListedToken, SavedView
+    from backhaul.store.operators import SavedView
     from backhaul.store.order_lists import ListedOrder, OrderPlace, OrderTab, Parcel
     from backhaul.store.read_records import (
         ChangedObject,
-        CommandDetail,
         ConfirmationTimes,
         Counts,
         DeliveryDetail,
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
         FoundObject,
         JobStatus,
         ListedAuditEntry,
-        ListedCommand,
         ListedDelivery,
         ListedEvent,
         ListedLevel,
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
         ListedRecord,
         ListedRun,
         ListedSecret,
-        ListedTarget,
         ListedUser,
         ListedVariant,
         ListedWaitingRecord,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     )
     from backhaul.store.records import RecordDetail, SourceRun
     from backhaul.store.stock_targets import HeldFilter
+    from backhaul.store.tokens import ListedToken
 
 
 class SearchText(Struct, frozen=True):
@@ -467,90 +469,4 @@ class Reader(Protocol):
 
     def consistency(self) -> dict[str, SyncState]:
         """Return since when each store's mirror is in sync, and which lists are not."""
-        ...
-
-
-class EventFilter(Struct, frozen=True):
-    """Which events; None is any. Times are text in UTC, `until` is exclusive.
-
-    `object` is an order by id, name, number or external id, a product by id or handle,
-    a variant by SKU, or a customer by id or e-mail.
-    """
-
-    store: str | None = None
-    kind: str | None = None
-    topic: str | None = None
-    since: str | None = None
-    until: str | None = None
-    object: str | None = None
-
-
-class InboxExport(Protocol):
-    """The inbox page by page: the events exactly as they arrived."""
-
-    @property
-    def pruned(self) -> int:
-        """How many events `arrivals` left out because retention deleted them."""
-        ...
-
-    def facts(self) -> dict[str, str]:
-        """Return the facts of each store, as JSON."""
-        ...
-
-    def outcomes(self) -> dict[str, int]:
-        """Return how many events have each state."""
-        ...
-
-    def arrivals(self, wanted: EventFilter) -> Iterator[Arrival]:
-        """Yield the events that are in the inbox now, in order of arrival.
-
-        No read lasts long, so that the daemon's checkpoints do not wait.
-        """
-        ...
-
-
-class QueryLimits(Struct, frozen=True):
-    """How large a result may be; `bytes` counts values, and names for each row."""
-
-    rows: int
-    bytes: int
-
-
-FILE = QueryLimits(100_000, 64 << 20)
-TABLE = QueryLimits(20_000, 4 << 20)
-"""For a table on a terminal, which takes much longer to lay out."""
-LONGEST_SECONDS = 5.0
-"""A longer query would keep the engine from cleaning up."""
-
-
-class QueryResult(Struct, frozen=True):
-    """The names of the columns, and the rows.
-
-    `withheld` names the columns that are NULL because they hold secrets.
-    """
-
-    columns: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
-    withheld: tuple[str, ...] = ()
-
-
-class SqlConsole(Protocol):
-    """Runs an operator's SQL, and reads whole tables; it cannot write.
-
-    Texts that are damaged in the database come with replacement characters.
-    """
-
-    def query(self, sql: str, limits: QueryLimits = ...) -> QueryResult:
-        """Run one statement that reads. Raises BackhaulError with what is wrong."""
-        ...
-
-    def columns(self, table: str) -> tuple[str, ...]:
-        """Return the published columns of a table or view. Raises BackhaulError."""
-        ...
-
-    def pages(self, table: str) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield all rows of a table in the order of its key, each page a short read.
-
-        So the rows are not of one moment: each page shows the table as it is then.
-        """
         ...

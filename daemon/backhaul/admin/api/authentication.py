@@ -16,13 +16,13 @@ from backhaul.admin.login import INSECURE_HTTP
 from backhaul.admin.tokens import PREFIX, digest_of, who
 from backhaul.core.clock import to_text
 from backhaul.errors import Busy
-from backhaul.store.operators import Scope
+from backhaul.store.tokens import Scope
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext
-    from backhaul.store.operators import ListedToken
+    from backhaul.store.tokens import ListedToken
 
 CHALLENGE = 'Bearer realm="backhaul"'
 USE_SECONDS = 60.0

@@ -12,7 +12,7 @@ from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.store.commands import RESTOCK_UNSHIPPED
 from backhaul.store.inbox import EventState
-from backhaul.store.operators import Scope
+from backhaul.store.tokens import Scope
 
 MOST_EVENTS = 1_000
 """The events that one request may name."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from backhaul.admin.api.authentication import Caller, TokenCheck
     from backhaul.admin.api.following import Streams
     from backhaul.admin.context import PageContext, Services
-    from backhaul.store.operators import Scope
     from backhaul.store.read_models import Reader
+    from backhaul.store.tokens import Scope
 
 T = TypeVar("T")
 PREFIX = "/backhaul/v1"

@@ -22,14 +22,12 @@ from backhaul.admin.pages import commands, deliveries, events
 from backhaul.core.clock import normalize
 from backhaul.errors import BackhaulError
 from backhaul.maintenance.search_indexer import detail_of
+from backhaul.store.command_records import CommandDetail, ListedCommand
 from backhaul.store.filters import Sort, Span, parse_filter
-from backhaul.store.operators import Scope
 from backhaul.store.read_models import Reader
 from backhaul.store.read_records import (
-    CommandDetail,
     EventDetail,
     FoundObject,
-    ListedCommand,
     ListedDelivery,
     ListedEvent,
     ListedLevel,
@@ -37,6 +35,7 @@ from backhaul.store.read_records import (
     OrderLine,
 )
 from backhaul.store.shown_fields import plain, shape
+from backhaul.store.tokens import Scope
 
 Where = Annotated[
     str,

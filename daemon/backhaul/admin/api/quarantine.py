@@ -25,10 +25,10 @@ from backhaul.store.filters import (
     QuarantineCounts,
     parse_filter,
 )
-from backhaul.store.operators import Scope
 from backhaul.store.read_records import ListedQuarantine, QuarantineDetail
 from backhaul.store.records import RowVerb
 from backhaul.store.shown_fields import plain, shape
+from backhaul.store.tokens import Scope
 
 Fields = Annotated[
     dict[str, str], Meta(description="The fields to set, each with its new value.")

@@ -8,8 +8,8 @@ from msgspec import Meta, Struct
 from backhaul.admin.api.endpoint import Api, Call, Endpoint, Nothing
 from backhaul.alerting.problem import Problem as FoundProblem
 from backhaul.errors import BackhaulError
-from backhaul.store.operators import Scope
 from backhaul.store.shown_fields import job_row, shape
+from backhaul.store.tokens import Scope
 
 
 async def show_status(api: Api, _: Call) -> object:

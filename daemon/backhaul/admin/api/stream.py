@@ -18,7 +18,7 @@ from backhaul.admin.api.endpoint import Call, Endpoint
 from backhaul.admin.api.following import ROWS, Change, Follower, Streams
 from backhaul.admin.api.problems import ApiError
 from backhaul.errors import Busy
-from backhaul.store.operators import Scope
+from backhaul.store.tokens import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

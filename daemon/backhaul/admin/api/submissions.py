@@ -21,8 +21,8 @@ from backhaul.admin.auth import NotFound
 from backhaul.connect.record_matching import encode
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError, Busy
-from backhaul.store.operators import Scope
 from backhaul.store.records import RecordDetail
+from backhaul.store.tokens import Scope
 from backhaul_sdk import Cancellation as CancellationRecord
 from backhaul_sdk import Fulfillment as FulfillmentRecord
 from backhaul_sdk import Line, Record, StockAdjustment, StockLevel, fields

@@ -12,6 +12,7 @@ from backhaul.core.lifecycle import State, TargetState
 from backhaul.errors import BackhaulError
 from backhaul.store.advice import advise, facts_of
 from backhaul.store.bulk import BulkVerb
+from backhaul.store.command_records import ListedCommand
 from backhaul.store.commands import (
     RESTOCK_UNSHIPPED,
     can_restock_unshipped,
@@ -19,13 +20,12 @@ from backhaul.store.commands import (
 )
 from backhaul.store.filters import COMMANDS, Sort
 from backhaul.store.operators import Role
-from backhaul.store.read_records import ListedCommand
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.read_records import CommandDetail
+    from backhaul.store.command_records import CommandDetail
 
 
 DECISIONS = {

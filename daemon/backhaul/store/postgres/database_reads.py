@@ -11,6 +11,7 @@ from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import AlreadyRunning, BackhaulError, DatabaseUnavailable
 from backhaul.store import database_at
 from backhaul.store.database import Database, StoredWebhook
+from backhaul.store.export_and_query import FILE, SqlConsole
 from backhaul.store.postgres import durability, full_text, schema
 from backhaul.store.postgres.connection import (
     LOCK_MILLISECONDS,
@@ -19,7 +20,6 @@ from backhaul.store.postgres.connection import (
 )
 from backhaul.store.postgres.engine import SIZE
 from backhaul.store.postgres.ownership import known_members
-from backhaul.store.read_models import FILE, SqlConsole
 from backhaul.store.sql.commands.reference_tags import mark_restored
 from backhaul.store.sql.inbox.export import SqlInboxExport
 from backhaul.store.sql.mirror.compare_mirrors import differences
@@ -37,15 +37,11 @@ if TYPE_CHECKING:
     from backhaul.errors import Finding
     from backhaul.store import Place, Store
     from backhaul.store.database import Manifest, Restored
+    from backhaul.store.export_and_query import InboxExport, QueryLimits, QueryResult
     from backhaul.store.mirror import Difference
     from backhaul.store.operations import OrphanedWork
     from backhaul.store.ownership import KnownMember
-    from backhaul.store.read_models import (
-        InboxExport,
-        QueryLimits,
-        QueryResult,
-        Reader,
-    )
+    from backhaul.store.read_models import Reader
 
 _TABLES = """
     SELECT table_name FROM information_schema.tables

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from backhaul.errors import Finding
     from backhaul.store import Place, Store
     from backhaul.store.database import Manifest, Restored
+    from backhaul.store.export_and_query import InboxExport, SqlConsole
     from backhaul.store.mirror import Difference
     from backhaul.store.operations import OrphanedWork
     from backhaul.store.ownership import KnownMember
-    from backhaul.store.read_models import InboxExport, Reader, SqlConsole
+    from backhaul.store.read_models import Reader
     from backhaul.store.sql.family import Connection
 
 _SCHEMA = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from backhaul.errors import BackhaulError
-from backhaul.store.read_models import (
+from backhaul.store.export_and_query import (
     FILE,
     LONGEST_SECONDS,
     TABLE,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from backhaul.core.clock import Clock
-    from backhaul.store.read_models import QueryLimits
+    from backhaul.store.export_and_query import QueryLimits
 
 
 WITHHELD: Mapping[str, frozenset[str]] = {

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.core.lifecycle import State
     from backhaul.store import Store
+    from backhaul.store.command_records import CommandDetail
     from backhaul.store.commands import UncertainCommand
     from backhaul.store.matching import Command, MatchReader
     from backhaul.store.operations import AuditEntry
-    from backhaul.store.read_records import CommandDetail, Counts, ListedAuditEntry
+    from backhaul.store.read_records import Counts, ListedAuditEntry
 
 ALWAYS = "9999"
 ALL_KINDS: Mapping[str, str] = dict.fromkeys(("cancel", "fulfill", "adjust"), ALWAYS)

@@ -13,9 +13,9 @@ from backhaul.core.resources import Item
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
 from backhaul.store.database import StoredWebhook
+from backhaul.store.export_and_query import EventFilter
 from backhaul.store.filters import Filter
 from backhaul.store.inbox import Arrival, Folded
-from backhaul.store.read_models import EventFilter
 from backhaul.store.testing.command_scenes import plan, sent
 from backhaul.store.testing.event_scenes import (
     NOON,

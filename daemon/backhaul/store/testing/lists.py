@@ -28,13 +28,9 @@ from backhaul.store.testing.target_scenes import count
 
 if TYPE_CHECKING:
     from backhaul.store import Store
+    from backhaul.store.command_records import CommandDetail, ListedTarget
     from backhaul.store.inbox import MirrorWriter
-    from backhaul.store.read_records import (
-        ChangedObject,
-        CommandDetail,
-        ListedEvent,
-        ListedTarget,
-    )
+    from backhaul.store.read_records import ChangedObject, ListedEvent
     from backhaul.store.testing.scenes import TestClock
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from backhaul.core.stock_decision import Target
     from backhaul.store import Store
+    from backhaul.store.command_records import ListedTarget
     from backhaul.store.matching import Command
-    from backhaul.store.read_records import ListedTarget
 
 Advance: TypeAlias = "Callable[[float], object]"
 """Sets the clock ahead by some seconds."""

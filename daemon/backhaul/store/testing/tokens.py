@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.errors import BackhaulError
-from backhaul.store.operators import ListedToken, Scope
 from backhaul.store.records import Matched, NewRecord, Unmatched
 from backhaul.store.testing.command_scenes import at, audit_entries, in_brief
 from backhaul.store.testing.mirror_scenes import show_order
 from backhaul.store.testing.records import match
 from backhaul.store.testing.scenes import StoreConformance
+from backhaul.store.tokens import ListedToken, Scope
 
 if TYPE_CHECKING:
     from backhaul.store import Store

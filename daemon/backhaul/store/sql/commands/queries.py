@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from backhaul.store.bulk import BulkRow
-from backhaul.store.filters import SelectedRows, Sort
-from backhaul.store.read_records import (
+from backhaul.store.command_records import (
     CommandAttempt,
     CommandCheck,
     CommandDecision,
@@ -18,6 +17,7 @@ from backhaul.store.read_records import (
     CommandTarget,
     ListedCommand,
 )
+from backhaul.store.filters import SelectedRows, Sort
 from backhaul.store.sql import selection
 from backhaul.store.sql.commands.asked import asked_for, locators
 from backhaul.store.sql.commands.rows import columns, to_command

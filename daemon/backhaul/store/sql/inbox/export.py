@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from backhaul.store.export_and_query import InboxExport
 from backhaul.store.inbox import Arrival
-from backhaul.store.read_models import InboxExport
 from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backhaul.store.read_models import EventFilter
+    from backhaul.store.export_and_query import EventFilter
     from backhaul.store.sql.family import Connection
 
 WINDOW = 2_000

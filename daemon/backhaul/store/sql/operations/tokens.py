@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import from_text, to_text
 from backhaul.errors import BackhaulError
 from backhaul.store.operations import AuditEntry
-from backhaul.store.operators import ListedToken
 from backhaul.store.sql.family import Family, read, write
 from backhaul.store.sql.operations.operators import add_entry
+from backhaul.store.tokens import ListedToken
 
 if TYPE_CHECKING:
-    from backhaul.store.operators import Scope
     from backhaul.store.sql.family import Connection
+    from backhaul.store.tokens import Scope
 
 _TOKEN = f"SELECT {', '.join(ListedToken.__struct_fields__)} FROM api_tokens"  # noqa: S608 - constants
 _ADD = """

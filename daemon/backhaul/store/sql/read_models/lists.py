@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import asdict, replace
 
+from backhaul.store.command_records import CommandDetail, ListedCommand, ListedTarget
 from backhaul.store.filters import (
     ANY,
     NO_FILTER,
@@ -20,19 +21,16 @@ from backhaul.store.operations import MetricSample
 from backhaul.store.operators import SavedView
 from backhaul.store.read_records import (
     ChangedObject,
-    CommandDetail,
     DeliveryDetail,
     EventDetail,
     JobStatus,
     ListedAuditEntry,
-    ListedCommand,
     ListedDelivery,
     ListedEvent,
     ListedQuarantine,
     ListedRecord,
     ListedRun,
     ListedSecret,
-    ListedTarget,
     ListedUser,
     ListedWaitingRecord,
     OpenIncident,
@@ -44,8 +42,7 @@ from backhaul.store.sql.inbox import quarantine
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.mirror.sync_progress import COLUMNS as PASS_COLUMNS
 from backhaul.store.sql.operations import kv, tokens
-from backhaul.store.sql.read_models import filtered, record_runs
-from backhaul.store.sql.read_models.timeline import ORDER_NAME
+from backhaul.store.sql.read_models import filtered, recent_changes, record_runs
 from backhaul.store.sql.records import submission
 from backhaul.store.sql.selection import NO_END, all_words, as_list, given, where
 from backhaul.store.sql.stock_targets import adjustments, held_targets
@@ -58,10 +55,10 @@ if TYPE_CHECKING:
     from backhaul.store.filters import Filter, Span
     from backhaul.store.matching import Command
     from backhaul.store.operations import HeldTargets
-    from backhaul.store.operators import ListedToken
     from backhaul.store.records import RecordDetail, SourceRun
     from backhaul.store.sql.family import Connection
     from backhaul.store.stock_targets import HeldFilter
+    from backhaul.store.tokens import ListedToken
 
 T = TypeVar("T")
 
@@ -210,27 +207,6 @@ _TARGETS = f"""
     ORDER BY t.seq DESC LIMIT :limit
 """
 _HELD = f"{_TARGET_ROWS} WHERE {held_targets.MATCHES} ORDER BY t.seq"
-SCANNED = 5_000
-"""The changes that one page reads at most: some milliseconds."""
-_LATEST_CHANGES = f"""
-    SELECT max(id) AS change, kind, store, object_id FROM (
-        SELECT id, kind, store, object_id FROM changes
-        WHERE id < :before ORDER BY id DESC LIMIT {SCANNED}) latest
-    WHERE :kind IS NULL OR kind = :kind
-    GROUP BY kind, store, object_id ORDER BY change DESC LIMIT :limit
-"""  # noqa: S608 - constants
-_NOT_SEARCHED = f"""
-    SELECT id + 1 FROM changes
-    WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET {SCANNED}
-"""  # noqa: S608 - constants
-_PRODUCT_TITLE = "SELECT title FROM products WHERE store = :store AND id = :id"
-_TITLES = {
-    "level": _PRODUCT_TITLE,  # a change of stock names its product
-    "order": f"SELECT {ORDER_NAME} FROM orders WHERE store = :store AND id = :id",  # noqa: S608 - constants
-    "product": _PRODUCT_TITLE,
-    "customer": "SELECT coalesce(name, email, id) FROM customers"
-    " WHERE store = :store AND id = :id",
-}
 
 
 class SqlLists:
@@ -454,20 +430,10 @@ class SqlLists:
     def latest_changes(
         self, kind: str | None, limit: int, before: int | None = None
     ) -> list[ChangedObject]:
-        values = {"kind": kind, "limit": limit, "before": _end(before)}
-        return [
-            ChangedObject(change, kind, store, id_, self._title(kind, store, id_))
-            for change, kind, store, id_ in self._rows(_LATEST_CHANGES, values)
-        ]
+        return recent_changes.latest(self._connection, kind, limit, _end(before))
 
     def not_searched(self, before: int | None) -> int | None:
-        rows = self._rows(_NOT_SEARCHED, {"before": _end(before)})
-        return int(rows[0][0]) if rows else None
-
-    def _title(self, kind: str, store: str, id_: str) -> str:
-        query = _TITLES.get(kind)
-        rows = self._rows(query, {"store": store, "id": id_}) if query else []
-        return str(rows[0][0]) if rows else id_
+        return recent_changes.not_searched(self._connection, _end(before))
 
     def _rows(self, query: str, values: dict[str, Any] | None = None) -> list[Any]:
         try:

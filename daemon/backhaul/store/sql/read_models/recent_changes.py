@@ -6,8 +6,9 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from backhaul.store.read_records import RecentChange
+from backhaul.store.read_records import ChangedObject, RecentChange
 from backhaul.store.sql.dialect import elements
+from backhaul.store.sql.read_models.timeline import ORDER_NAME
 from backhaul.store.sql.stock_targets.rows import STATE_AS_COMMAND
 
 if TYPE_CHECKING:
@@ -150,3 +151,52 @@ def _decided(connection: Connection, after: int, limit: int) -> list[RecentChang
         # The entries behind the last change are about something else.
         found.append(RecentChange(last, "", "", "", "", is_open=0))
     return found
+
+
+SCANNED = 5_000
+"""The changes that one page reads at most: some milliseconds."""
+_LATEST_CHANGES = f"""
+    SELECT max(id) AS change, kind, store, object_id FROM (
+        SELECT id, kind, store, object_id FROM changes
+        WHERE id < :before ORDER BY id DESC LIMIT {SCANNED}) latest
+    WHERE :kind IS NULL OR kind = :kind
+    GROUP BY kind, store, object_id ORDER BY change DESC LIMIT :limit
+"""  # noqa: S608 - constants
+_NOT_SEARCHED = f"""
+    SELECT id + 1 FROM changes
+    WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET {SCANNED}
+"""  # noqa: S608 - constants
+_PRODUCT_TITLE = "SELECT title FROM products WHERE store = :store AND id = :id"
+_TITLES = {
+    "level": _PRODUCT_TITLE,  # a change of stock names its product
+    "order": f"SELECT {ORDER_NAME} FROM orders WHERE store = :store AND id = :id",  # noqa: S608 - constants
+    "product": _PRODUCT_TITLE,
+    "customer": "SELECT coalesce(name, email, id) FROM customers"
+    " WHERE store = :store AND id = :id",
+}
+
+
+def latest(
+    connection: Connection, kind: str | None, limit: int, before: int
+) -> list[ChangedObject]:
+    """Return the objects that changed last, before the change with this number."""
+    values = {"kind": kind, "limit": limit, "before": before}
+    rows = connection.execute(_LATEST_CHANGES, values).fetchall()
+    return [
+        ChangedObject(change, kind, store, id_, _title(connection, kind, store, id_))
+        for change, kind, store, id_ in rows
+    ]
+
+
+def not_searched(connection: Connection, before: int) -> int | None:
+    """Return the place behind the changes that `latest` reads; None at the end."""
+    row = connection.execute(_NOT_SEARCHED, {"before": before}).fetchone()
+    return int(row[0]) if row else None
+
+
+def _title(connection: Connection, kind: str, store: str, id_: str) -> str:
+    query = _TITLES.get(kind)
+    if query is None:
+        return id_
+    row = connection.execute(query, {"store": store, "id": id_}).fetchone()
+    return str(row[0]) if row else id_
