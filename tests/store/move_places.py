@@ -32,7 +32,8 @@ _TEXT = st.text(
 )
 _JSON = st.sampled_from(["{}", "null", '{"a":[1,2.5,"\\u00e9 \\\\u0000"]}', "[]", '""'])
 _FOLDED = """
-    INSERT OR IGNORE INTO kv SELECT ?, max(id) FROM inbox HAVING count(*) > 0
+    INSERT OR IGNORE INTO kv
+    SELECT ?, max(id) FROM event_outcomes HAVING max(id) > 0
 """
 _VALUES = {
     "INTEGER": st.integers(-LARGEST - 1, LARGEST),
@@ -118,7 +119,7 @@ def fill(path: Path, rows: dict[str, list[Row]]) -> None:
                 f"INSERT OR IGNORE INTO {table.name} ({table.names}) VALUES ({places})",  # noqa: S608 - ours
                 rows.get(table.name, []),
             )
-        # Each of these events was folded, or some would wait behind others.
+        # The last event with an outcome was folded, or some would wait behind others.
         connection.execute(_FOLDED, (CURSOR,))
         # As no trigger would leave it: a copy takes the value, and computes nothing.
         connection.execute("UPDATE commands SET behind = seq % 3")
