@@ -12,7 +12,7 @@ from scenes.daemon import Office, connected
 from scenes.damaged_rows import insert
 from scenes.reference_shop import Shop, open_shop
 from scenes.stored import count, rows_of
-from scenes.waiting import until
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -59,6 +59,9 @@ async def test_an_order_and_its_parcel_are_counted(shop: Shop) -> None:
     assert found["backhaul_commands_total main fulfill applied"] == 1
     assert found["backhaul_platform_requests_total main POST 200"] == 1
     assert found["backhaul_platform_seconds_count main POST"] == 1
+    assert found["backhaul_command_sent_seconds_count main fulfill"] == 1
+    assert 0 < found["backhaul_command_sent_seconds_sum main fulfill"] < HANG_SECONDS
+    assert found["backhaul_event_applied_seconds_count"] >= 1
     assert found["backhaul_connector_up courier"] == 1
     assert found["backhaul_records_waiting courier"] == 1
     assert found["backhaul_last_record_timestamp_seconds courier"] > 0

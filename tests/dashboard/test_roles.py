@@ -100,6 +100,7 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "POST /secrets/drop": (401, 403, 422, 422),
     "POST /secrets/accept": (401, 403, 422, 422),
     "GET /charts": READ,
+    "GET /charts.json": READ,
     "GET /audit": (OUT, 403, 200, 200),
     "GET /incidents": READ,
     "POST /incidents/1/resolve": (401, 403, 422, 422),

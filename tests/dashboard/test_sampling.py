@@ -1,17 +1,18 @@
-"""A row a minute for the charts, kept for a day, and lines that make nothing up."""
+"""A row a minute of each daemon for the charts, kept for a week."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
-from backhaul.admin.rendering import chart
-from backhaul.core.clock import to_text
+import pytest
+
+from backhaul.core.histogram import from_text, percentile
 from backhaul.maintenance.self_monitoring import RATES, Sampler
 from backhaul.observe.metrics import Metrics
-from backhaul.store.operations import MetricSample
-from scenes.clock import START, VirtualClock
+from scenes.clock import VirtualClock
 from scenes.databases import started_store
 from scenes.stored import lists
 from scenes.waiting import until
@@ -19,11 +20,12 @@ from scenes.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-HOUR = timedelta(hours=1)
+    from backhaul.store.operations import MetricSample
+
 MINUTE = 60.0
 
 
-async def test_a_minute_is_one_row_and_a_day_is_kept(tmp_path: Path) -> None:
+async def test_a_minute_is_one_row_and_a_week_is_kept(tmp_path: Path) -> None:
     clock, metrics = VirtualClock(), Metrics()
     path = tmp_path / "backhaul.db"
     async with started_store(path, clock) as store:
@@ -35,17 +37,40 @@ async def test_a_minute_is_one_row_and_a_day_is_kept(tmp_path: Path) -> None:
         metrics.counter("webhooks_total")["main", "kept"] += 7
         metrics.counter("webhooks_total")["main", "refused"] += 1
         metrics.counter("commands_total")["main", "fulfill", "applied"] += 2
-        metrics.count_request("main", "POST", "200", 0.5)
-        metrics.count_request("main", "POST", "200", 1.5)
+        metrics.counter("commands_total")["main", "fulfill", "parked"] += 1
+        metrics.counter("fold_problems_total")["unhandled",] += 1
+        for status in ("200", "404", "503", "no answer"):
+            metrics.count_request("main", "POST", status, 0.5)
         assert sampler.rates()["webhooks"] == 7
         await minute(clock)
         await until(lambda: len(samples(path)) == 2, "both minutes")
-        shown = [(s.webhooks, s.applied, s.platform_seconds) for s in samples(path)]
-        assert shown == [(0, 0, None), (7, 2, 1.0)]
-        clock._start += timedelta(days=1)
+        first, second = samples(path)
+        assert (first.webhooks, first.requests, first.platform_times) == (0, 0, "{}")
+        assert (second.webhooks, second.commands, second.failed_commands) == (7, 3, 1)
+        assert (second.requests, second.failed_requests) == (4, 2)
+        assert (second.failed_events, second.quarantined) == (0, 0)
+        median = percentile(from_text(second.platform_times), 0.5)
+        assert median == pytest.approx(0.5, rel=0.1)
+        clock._start += timedelta(days=8)
         await minute(clock)
-        await until(lambda: len(samples(path)) == 1, "the day before is gone")
+        await until(lambda: len(samples(path)) == 1, "the week before is gone")
         running.cancel()
+
+
+async def test_only_the_owner_of_the_database_says_what_waits(tmp_path: Path) -> None:
+    clock, path = VirtualClock(), tmp_path / "backhaul.db"
+    async with started_store(path, clock) as store:
+        gauges = partial(store.gauges.current, [])
+        for is_ours in (True, False):
+            owns = partial(bool, is_ours)
+            sampler = Sampler(store.metric_samples, gauges, Metrics(), clock, owns)
+            running = asyncio.create_task(sampler.run())
+            await minute(clock)
+            await until(partial(has_samples, path, 2 - is_ours), "its row")
+            running.cancel()
+        owner, other = samples(path)
+        assert (owner.events_waiting, other.events_waiting) == (0, None)
+        assert owner.member != other.member
 
 
 async def test_the_rates_are_means_of_five_minutes(tmp_path: Path) -> None:
@@ -73,6 +98,10 @@ async def test_the_rates_are_means_of_five_minutes(tmp_path: Path) -> None:
         running.cancel()
 
 
+def has_samples(path: Path, number: int) -> bool:
+    return len(samples(path)) == number
+
+
 def samples(path: Path) -> list[MetricSample]:
     with lists(path) as reader:
         return reader.samples("")
@@ -83,21 +112,3 @@ async def minute(clock: VirtualClock) -> None:
     for _ in range(12):
         await clock.asleep(5.0)
         await clock.advance(5.0)
-
-
-def test_a_silence_interrupts_the_line() -> None:
-    moments = [*range(10), *range(30, 40), 50]
-    points = [
-        MetricSample(at, 0, 0, 0, float(m), None, 0, 0, 0)
-        for m in moments
-        for at in [to_text(START - HOUR + timedelta(minutes=m))]
-    ]
-    drawn = chart("Rates", points, {"n": "platform_seconds"}, START, HOUR)
-    assert (drawn.count("<polyline"), drawn.count("<circle")) == (2, 1)
-    assert 'aria-label="Rates. n: now 50, at most 50"' in drawn
-
-
-def test_nothing_is_drawn_of_nothing() -> None:
-    drawn = chart("Rates", [], {"n": "n"}, START, HOUR)
-    assert "polyline" not in drawn
-    assert "no values" in drawn

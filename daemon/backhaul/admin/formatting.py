@@ -45,6 +45,23 @@ def rate(value: float) -> str:
     return "<0.1" if 0 < value < 0.05 else number(round(value, 1 if value < 10 else 0))
 
 
+def measure(value: float | None, unit: str) -> str:
+    """Return a chart's value; `unit` is that of the chart, such as `s` or `%`."""
+    if value is None:
+        return "—"
+    if unit == "%":
+        return f"{value:.3g}{NARROW}%"
+    if unit != "s":
+        return rate(value)
+    for seconds, word in ((7200, "h"), (120, "min"), (1, "s")):
+        if value >= seconds:
+            return f"{value / _SECONDS[word]:.3g}{NARROW}{word}"
+    return f"{value * 1000:.3g}{NARROW}ms"
+
+
+_SECONDS = {"h": 3600, "min": 60, "s": 1}
+
+
 def when(text: str | None, now: datetime) -> Markup:
     """Return a relative time whose tooltip is the exact time in UTC."""
     if not text:
@@ -174,6 +191,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "badge": badge,
     "bare": as_text,
     "is_whole": is_whole,
+    "measure": measure,
     "money": money,
     "number": number,
     "platform_word": platform_word,

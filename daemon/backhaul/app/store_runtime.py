@@ -118,7 +118,11 @@ class StoreRuntime:
         def delivered(connection: str, state: str) -> None:
             deliveries[connection, state] += 1
 
+        def sent(kind: str, seconds: float) -> None:
+            metrics.time("command_sent_seconds", seconds, self.name, kind)
+
         signals.state_reached.connect(reached)
+        signals.command_sent.connect(sent)
         signals.record_stored.connect(stored)
         signals.delivery_ended.connect(delivered)
 

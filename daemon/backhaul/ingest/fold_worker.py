@@ -123,6 +123,8 @@ class FoldWorker:
 
     def _count(self, report: FoldReport) -> None:
         self._metrics.counter("events_folded_total")[()] += report.folded
+        for seconds in report.waits:
+            self._metrics.time("event_applied_seconds", seconds)
         for _, folded in report.problems:
             self._metrics.counter("fold_problems_total")[folded.state,] += 1
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from datetime import timedelta
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from loguru import logger
 from msgspec import Struct
 
 from backhaul.core.clock import from_text, to_text
+from backhaul.core.histogram import to_text as to_json
 from backhaul.errors import Busy
 from backhaul.observe.metrics import GaugeValue
 from backhaul.store.operations import MetricSample
@@ -132,7 +135,7 @@ RATE_MINUTES = 5
 """The rates are means of so many minutes: they do not jump, nor fall to 0 at once."""
 RECOUNT_MINUTES = 10
 QUICKLY_COUNTED = 50_000
-KEPT = timedelta(days=1)
+KEPT = timedelta(days=8)
 
 
 class _Counted(Struct, frozen=True):
@@ -145,19 +148,34 @@ class _Counted(Struct, frozen=True):
     applied: int
     records: int
     deliveries: int
-    platform: tuple[float, float]
-    heartbeat: tuple[float, float]
+
+
+class _Detail(Struct, frozen=True):
+    """What the samples hold beside the rates, at one moment."""
+
+    requests: int
+    failed_events: int
+    failed_commands: int
+    failed_deliveries: int
+    failed_requests: int
+    applied_times: Counter[int]
+    sent_times: Counter[int]
+    platform_times: Counter[int]
 
 
 RATES = ("webhooks", "folded", "sent", "applied", "records", "deliveries")
 _NOT_SENT = "planned"
 _NOT_NEW = frozenset({"duplicate", "conflict"})
+_DETAILS = _Detail.__struct_fields__
+_FAILED = frozenset({"rejected", "parked"})
+_QUARANTINED = "quarantined"
 
 
 class Sampler:
     """Keeps the rates and samples that the dashboard shows.
 
-    `is_ours` returns whether this daemon stores them, of several on one database.
+    Each of several daemons on one database stores what it counts itself. `is_ours`
+    returns whether this daemon also stores what waits in the database.
     """
 
     def __init__(
@@ -170,6 +188,7 @@ class Sampler:
     ) -> None:
         self._samples = samples
         self._is_ours = is_ours
+        self._member = token_hex(4)
         self._gauges = gauges
         self._metrics = metrics
         self._clock = clock
@@ -180,6 +199,7 @@ class Sampler:
         """Take samples until cancelled."""
         minutes = 0
         self._seen.append(self._count())
+        detail = self._detail()
         while True:
             for tick in range(TICKS_A_MINUTE):
                 if self._is_quick() or (tick == 0 and minutes % RECOUNT_MINUTES == 0):
@@ -189,8 +209,8 @@ class Sampler:
                 await self._clock.sleep(TICK_SECONDS)
                 self._seen.append(self._count())
             minutes += 1
-            if self._is_ours():
-                await self._keep()
+            before, detail = detail, self._detail()
+            await self._keep(before, detail)
 
     def _is_quick(self) -> bool:
         """Return whether counting the mirror's rows is cheap."""
@@ -219,34 +239,69 @@ class Sampler:
             sum(n for (*_, state), n in came_to.items() if state == "applied"),
             sum(n for (_, state), n in stored.items() if state not in _NOT_NEW),
             sum(n for (_, state), n in delivered.items() if state != _NOT_SENT),
-            metrics.totals("platform_seconds"),
-            metrics.totals("heartbeat_seconds"),
         )
 
-    async def _keep(self) -> None:
-        then, now = self._seen[-1 - TICKS_A_MINUTE], self._seen[-1]
-        gauges = list(await self._gauges())
-        moment = self._clock.now()
-        sample = MetricSample(
-            to_text(moment),
-            now.webhooks - then.webhooks,
-            now.folded - then.folded,
-            now.applied - then.applied,
-            _mean(then.platform, now.platform),
-            _mean(then.heartbeat, now.heartbeat),
-            _sum(gauges, "events_waiting"),
-            _sum(gauges, "commands_open", "planned", "sending", "uncertain"),
-            _sum(gauges, "commands_open", "parked"),
+    def _detail(self) -> _Detail:
+        metrics = self._metrics
+        asked = metrics.counter("platform_requests_total")
+        return _Detail(
+            sum(asked.values()),
+            metrics.counter("fold_problems_total")[_QUARANTINED,],
+            _failed(metrics.counter("commands_total")),
+            _failed(metrics.counter("deliveries_total")),
+            sum(n for (*_, status), n in asked.items() if not _is_good(status)),
+            metrics.buckets("event_applied_seconds"),
+            metrics.buckets("command_sent_seconds"),
+            metrics.buckets("platform_seconds"),
         )
+
+    async def _keep(self, before: _Detail, detail: _Detail) -> None:
+        then, now = self._seen[-1 - TICKS_A_MINUTE], self._seen[-1]
+        moment = self._clock.now()
+        counted = {
+            "at": to_text(moment),
+            "member": self._member,
+            "webhooks": now.webhooks - then.webhooks,
+            "events": now.folded - then.folded,
+            "commands": now.sent - then.sent,
+            "records": now.records - then.records,
+            "deliveries": now.deliveries - then.deliveries,
+        }
+        grown = {name: _grown(before, detail, name) for name in _DETAILS}
+        waits = _backlog(await self._gauges()) if self._is_ours() else {}
+        sample = msgspec.convert({**counted, **grown, **waits}, MetricSample)
         try:
             await self._samples.add(sample, to_text(moment - KEPT))
         except Busy as error:
             logger.bind(action="samples.busy").debug("{}", error)
 
 
-def _mean(then: tuple[float, float], now: tuple[float, float]) -> float | None:
-    number = now[0] - then[0]
-    return (now[1] - then[1]) / number if number else None
+def _failed(counter: Mapping[tuple[str, ...], int]) -> int:
+    return sum(n for (*_, state), n in counter.items() if state in _FAILED)
+
+
+def _is_good(status: str) -> bool:
+    """Return whether an answer is an expected one; 404 says that an object is gone."""
+    return status.startswith(("2", "3")) or status == "404"
+
+
+def _grown(before: _Detail, detail: _Detail, name: str) -> int | str:
+    """Return how much a counter grew, or the durations that were added, as text."""
+    then, now = getattr(before, name), getattr(detail, name)
+    grown: int | str = to_json(now - then) if isinstance(now, Counter) else now - then
+    return grown
+
+
+def _backlog(gauges: Sequence[Gauge]) -> dict[str, int]:
+    return {
+        "events_waiting": _sum(gauges, "events_waiting"),
+        "commands_open": _sum(
+            gauges, "commands_open", "planned", "sending", "uncertain"
+        ),
+        "commands_parked": _sum(gauges, "commands_open", "parked"),
+        "deliveries_open": _sum(gauges, "deliveries_open"),
+        "quarantined": _sum(gauges, "quarantine_rows"),
+    }
 
 
 def _sum(gauges: Sequence[Gauge], name: str, *states: str) -> int:

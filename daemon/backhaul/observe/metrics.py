@@ -15,6 +15,8 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from backhaul.core.histogram import bucket_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -89,6 +91,16 @@ METRICS: dict[str, MetricInfo] = {
         "Requests to the platform by status; `not sent` or `no answer` without a "
         "response.",
         ("store", "method", "status"),
+    ),
+    "event_applied_seconds": MetricInfo(
+        "histogram",
+        "Time from the arrival of a webhook until its event was folded.",
+    ),
+    "command_sent_seconds": MetricInfo(
+        "histogram",
+        "Time from the creation of a command until it was first sent; it includes the"
+        " wait on hold.",
+        ("store", "kind"),
     ),
     "platform_seconds": MetricInfo(
         "histogram",
@@ -173,6 +185,11 @@ METRICS: dict[str, MetricInfo] = {
         "Records whose order or product is not known yet.",
         ("instance",),
     ),
+    "deliveries_open": MetricInfo(
+        "gauge",
+        "Deliveries to a connection that are planned, sending, uncertain or parked.",
+        ("instance",),
+    ),
     "quarantine_rows": MetricInfo(
         "gauge",
         "Quarantined rows that wait for an operator.",
@@ -248,7 +265,7 @@ class Metrics(Collector):
         self._histograms = {
             name: self._histogram(name) for name in _called("histogram")
         }
-        self._timed = dict.fromkeys(self._histograms, (0, 0.0))
+        self._buckets = {name: CountOf[int]() for name in self._histograms}
         self._gauges: dict[str, dict[tuple[str, ...], float]] = {}
         self._registry.register(self)
 
@@ -270,12 +287,11 @@ class Metrics(Collector):
         """Add one duration to a histogram."""
         histogram = self._histograms[name]
         (histogram.labels(*labels) if labels else histogram).observe(seconds)
-        count, total = self._timed[name]
-        self._timed[name] = count + 1, total + seconds
+        self._buckets[name][bucket_of(seconds)] += 1
 
-    def totals(self, name: str) -> tuple[float, float]:
-        """Return count and sum of the durations in a histogram, over all labels."""
-        return self._timed[name]
+    def buckets(self, name: str) -> CountOf[int]:
+        """Return the durations so far, of all labels, in `core.histogram` buckets."""
+        return self._buckets[name].copy()
 
     def count_request(
         self, store: str, method: str, status: str, seconds: float

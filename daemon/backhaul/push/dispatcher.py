@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from loguru import logger
 from msgspec.structs import replace
 
-from backhaul.core.clock import to_text
+from backhaul.core.clock import from_text, to_text
 from backhaul.core.identity import idempotency_key
 from backhaul.core.lifecycle import Cause, State, next_state
 from backhaul.core.outcome import Outcome, Verdict
@@ -300,6 +300,7 @@ class Dispatcher:
             judged, answer = await self._attempt(command, sendable, claimed_at)
             self._sent[command.kind] += judged.verdict.outcome is not Outcome.NEVER_SENT
             self._react(command, judged.verdict)
+            self._measure(command, judged.verdict)
             await self._record(command, judged, answer)
         finally:
             self._in_flight -= 1
@@ -353,6 +354,14 @@ class Dispatcher:
         self.switch.apply_verdict(command.kind, verdict)
         if verdict.outcome is Outcome.WITHOUT_MEMBER and verdict.member:
             self._dialect.unknown_members.add(f"{command.kind}.{verdict.member}")
+
+    def _measure(self, command: Command, verdict: Verdict) -> None:
+        """Report how long a command waited until it was sent for the first time."""
+        if command.attempts or verdict.outcome is Outcome.NEVER_SENT:
+            return
+        with suppress(ValueError):  # a damaged time
+            waited = self._clock.now() - from_text(command.created_at)
+            self._signals.command_sent.emit(command.kind, waited.total_seconds())
 
     async def _record(
         self, command: Command, judged: ClassifiedResponse, answer: Response | None

@@ -59,6 +59,8 @@ class StoreSignals:
         self.command_uncertain = Signal[[]]()
         self.state_reached = Signal[[str, str]]()
         """A command of a kind reached a state."""
+        self.command_sent = Signal[[str, float]]()
+        """A command of a kind was sent for the first time, so old in seconds."""
         self.records_accepted = Signal[[]]()
         """Records of a connection were accepted, or wait for their order."""
         self.record_stored = Signal[[str, str]]()

@@ -72,7 +72,8 @@ class FoldReport(Struct, frozen=True):
 
     `refetches` counts the requests for a refetch. Every event up to the id `folded_to`
     is folded. `behind_seconds` is how long the last event waited; `incomplete` are the
-    events of which a member was left out.
+    events of which a member was left out. `waits` are the seconds from the arrival of
+    each webhook to its fold.
     """
 
     folded: int
@@ -82,6 +83,7 @@ class FoldReport(Struct, frozen=True):
     folded_to: int = 0
     behind_seconds: float = 0.0
     incomplete: tuple[tuple[int, Folded], ...] = ()
+    waits: tuple[float, ...] = ()
 
 
 class MirrorWriter(Protocol):

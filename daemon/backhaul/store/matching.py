@@ -56,6 +56,7 @@ class Command(Struct, frozen=True):
     attempts: int
     failures: int
     instance: str
+    created_at: str = ""
 
     @property
     def number_only(self) -> bool:

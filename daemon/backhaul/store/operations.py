@@ -404,21 +404,37 @@ class Gauges(Protocol):
 
 
 class MetricSample(Struct, frozen=True):
-    """The counts and mean seconds of one minute, and what waited at its end."""
+    """What one daemon counted in a minute, and what waited at the minute's end.
+
+    The `failed_` members are a part of the others. The `_times` are durations, as text
+    of `core.histogram`. Of several daemons on one database only the owner of the
+    database says what waits; it is None in the samples of the others.
+    """
 
     at: str
+    member: str
     webhooks: int
-    folded: int
-    applied: int
-    platform_seconds: float | None
-    heartbeat_seconds: float | None
-    events_waiting: int
-    commands_open: int
-    parked: int
+    events: int
+    commands: int
+    records: int
+    deliveries: int
+    requests: int
+    failed_events: int
+    failed_commands: int
+    failed_deliveries: int
+    failed_requests: int
+    applied_times: str
+    sent_times: str
+    platform_times: str
+    events_waiting: int | None = None
+    commands_open: int | None = None
+    commands_parked: int | None = None
+    deliveries_open: int | None = None
+    quarantined: int | None = None
 
 
 class MetricSamples(Protocol):
-    """Stores the samples of one day."""
+    """Stores the samples of all daemons on the database."""
 
     async def add(self, sample: MetricSample, since: str) -> None:
         """Store a sample; delete those before `since`. May raise Busy."""

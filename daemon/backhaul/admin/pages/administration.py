@@ -1,4 +1,4 @@
-"""Stores, secrets, connectors, jobs, drift, charts, audit log and users."""
+"""Stores, secrets, connectors, jobs, drift, audit log and users."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, paginate
-from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError
 from backhaul.store.operators import ROLES, Role
 
@@ -71,17 +70,6 @@ async def show_drift(context: PageContext, page_request: PageRequest) -> web.Res
     )
 
 
-async def show_charts(context: PageContext, page_request: PageRequest) -> web.Response:
-    """Show charts of the last hour or the last day."""
-    span = DAY if page_request.query("span") == "day" else HOUR
-    now = context.services.clock.now()
-    since = to_text(now - span)
-    rows = await context.services.store.read(lambda reader: reader.samples(since))
-    return context.page(
-        page_request, "charts", rows=rows, span=span, is_day=span == DAY
-    )
-
-
 async def show_audit(context: PageContext, page_request: PageRequest) -> web.Response:
     """Show the audit log, of one user if the query names one."""
     who = page_request.query("who")
@@ -97,7 +85,6 @@ ROUTES = (
     Route("GET", "/jobs", Role.VIEWER, show_jobs),
     Route("POST", f"/jobs/{{verb:{'|'.join(JOB_VERBS)}}}", Role.OPERATOR, change_job),
     Route("GET", "/drift", Role.VIEWER, show_drift),
-    Route("GET", "/charts", Role.VIEWER, show_charts),
     Route("GET", "/audit", Role.OPERATOR, show_audit),
 )
 

@@ -16,6 +16,7 @@ from backhaul.store.sql.schema import (
     DELIVERY_ATTEMPTS,
     LIST_INDEXES,
     MAPPINGS,
+    METRIC_MINUTES,
     ORDER_LISTS,
     QUARANTINE_REASONS,
     QUARANTINE_STATES,
@@ -149,6 +150,12 @@ def m010_delivery_attempts(database: Database) -> None:
 def m011_saved_views(database: Database) -> None:
     """Filters of lists that users saved under a name."""
     _execute(database, SAVED_VIEWS)
+
+
+@migrations()
+def m013_metric_minutes(database: Database) -> None:
+    """A table of what each daemon counts in a minute, for the charts."""
+    _execute(database, METRIC_MINUTES)
 
 
 def _execute(database: Database, step: str) -> None:

@@ -361,11 +361,12 @@ class GaugesConformance(StoreConformance):
         assert ("main", "missed") in await current(store, "drift_rows")
 
 
-def sample(minute: int) -> MetricSample:
-    """Return the sample of a minute."""
-    return MetricSample(
-        f"2026-03-01T12:{minute:02}:00.000Z", 1, 2, 3, 0.5, None, 4, 5, minute
-    )
+def sample(minute: int, member: str = "a") -> MetricSample:
+    """Return the sample of a minute; only the member `a` says what waits."""
+    waits = (5, 6, 7, 8, minute) if member == "a" else ()
+    at = f"2026-03-01T12:{minute:02}:00.000Z"
+    times = ('{"0":1,"12":2}', "{}", "{}")
+    return MetricSample(at, member, 1, 2, 3, 4, 5, 6, 0, 0, 1, 1, *times, *waits)
 
 
 class MetricSamplesConformance(StoreConformance):
@@ -379,6 +380,22 @@ class MetricSamplesConformance(StoreConformance):
         assert await samples(store, sample(2).at) == first[1:]
         await store.metric_samples.add(sample(4), sample(3).at)
         assert await samples(store, "") == [sample(3), sample(4)]
+
+    async def test_each_daemon_has_samples_of_its_own(self, store: Store) -> None:
+        for member in ("b", "a", "a"):
+            await store.metric_samples.add(sample(1, member), "")
+        assert await samples(store, "") == [sample(1, "a"), sample(1, "b")]
+
+    async def test_deliveries_wait_until_they_have_ended(self, store: Store) -> None:
+        await store.deliveries.subscribe(CUSTOMERS)
+        await show_customer(store, "cus_1", "a@b.example")
+        await store.deliveries.fan_out(CUSTOMERS, 1.0)
+        assert await current(store, "deliveries_open") == {("books",): 1}
+        claimed = await store.deliveries.claim(CUSTOMERS)
+        assert claimed is not None
+        done = DeliveryOutcome(cause=Cause.CONFIRMED, reason="")
+        await store.deliveries.record_outcome("books", claimed, done)
+        assert await current(store, "deliveries_open") == {}
 
     async def test_the_rows_of_the_mirror_are_counted(self, store: Store) -> None:
         before = await store.metric_samples.count_mirrored()

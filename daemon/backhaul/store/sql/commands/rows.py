@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     "{0}.seq, {0}.id, {0}.store, {0}.kind, {0}.target, {0}.lane, {0}.instance,"
-    " {0}.state, {0}.payload, {0}.attempts, {0}.failures, {0}.digest"
+    " {0}.state, {0}.payload, {0}.attempts, {0}.failures,"
+    " {0}.created_at, {0}.digest"
 )
 _ADDED = frozenset({"attempts", "failures"})
 
@@ -35,7 +36,7 @@ WIDTH = len(COLUMNS.split(", "))
 
 def to_command(row: Sequence[Any]) -> Command:
     """Return the command of a row of COLUMNS; a damaged payload becomes empty."""
-    seq, id_, store, kind, target, lane, instance, state, payload, *counts, _ = row
+    seq, id_, store, kind, target, lane, instance, state, payload, *more, _ = row
     return Command(
         seq=seq,
         id=id_,
@@ -45,9 +46,10 @@ def to_command(row: Sequence[Any]) -> Command:
         lane=lane,
         state=State(state),
         payload=document_of(payload),
-        attempts=counts[0],
-        failures=counts[1],
+        attempts=more[0],
+        failures=more[1],
         instance=instance,
+        created_at=more[2],
     )
 
 

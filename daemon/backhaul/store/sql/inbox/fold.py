@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from backhaul.store.sql.mirror.write import MirrorTransaction
 from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator, Sequence
+    from collections.abc import Awaitable, Generator, Iterator, Sequence
 
     from backhaul.core.clock import Clock
     from backhaul.store.inbox import FoldOne
@@ -191,6 +191,7 @@ class SqlInbox(FoldingFamily):
             folded_to=folded,
             behind_seconds=mirror.seconds_since(_last_arrival(done) or mirror.now),
             incomplete=tuple(one for one in outcomes if one[1].notes),
+            waits=tuple(_waits(done)),
         )
 
     def _next_events(self, connection: Connection) -> Generator[StoredEvent]:
@@ -221,6 +222,14 @@ def _last_arrival(done: Slice) -> str | None:
     """Return when the last event of a slice arrived whose time is not damaged."""
     times = [event.received_at for event, _ in done.outcomes]
     return next((at for at in reversed(times) if type(at) is str), None)
+
+
+def _waits(done: Slice) -> Iterator[float]:
+    """Yield how long each webhook of a slice had waited whose time is not damaged."""
+    for event, _ in done.outcomes:
+        if event.kind == "delivery":
+            with suppress(TypeError, ValueError):
+                yield done.mirror.seconds_since(event.received_at)
 
 
 def _decoded(fold_one: FoldOne, event: StoredEvent) -> Decoded:

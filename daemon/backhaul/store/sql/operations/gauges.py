@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from backhaul.core.clock import from_text
 from backhaul.errors import ReadFailed
+from backhaul.store.operations import MetricSample
 from backhaul.store.sql.dialect import epoch, greatest
 from backhaul.store.sql.family import Family, background, read
 from backhaul.store.sql.mirror.sync_progress import sync_states
@@ -16,7 +17,7 @@ from backhaul.store.sql.mirror.sync_progress import sync_states
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from backhaul.store.operations import Gauge, MetricSample
+    from backhaul.store.operations import Gauge
     from backhaul.store.sql.family import Connection
 
 _NEWEST = "(SELECT coalesce(max(id), 0) FROM inbox)"
@@ -59,6 +60,11 @@ _QUERIES = {
     "objects_in_doubt": "SELECT store, count(*) FROM refetch_queue GROUP BY 1",
     "records_waiting": """
         SELECT instance, count(*) FROM records WHERE state = 'waiting' GROUP BY 1
+    """,
+    "deliveries_open": """
+        SELECT instance, count(*) FROM deliveries
+        WHERE state IN ('planned', 'sending', 'uncertain', 'parked')
+        GROUP BY 1
     """,
     "quarantine_rows": """
         SELECT name, count(*) FROM quarantine WHERE state = 'open' GROUP BY 1
@@ -159,18 +165,13 @@ def last_records(connection: Connection, instances: Iterable[str]) -> dict[str, 
     }
 
 
-_ADD = """
-    INSERT INTO metric_samples (at, webhooks, folded, applied, platform_seconds,
-        heartbeat_seconds, events_waiting, commands_open, parked)
-    VALUES (:at, :webhooks, :folded, :applied, :platform_seconds,
-        :heartbeat_seconds, :events_waiting, :commands_open, :parked)
-    ON CONFLICT (at) DO UPDATE SET webhooks = excluded.webhooks,
-        folded = excluded.folded, applied = excluded.applied,
-        platform_seconds = excluded.platform_seconds,
-        heartbeat_seconds = excluded.heartbeat_seconds,
-        events_waiting = excluded.events_waiting,
-        commands_open = excluded.commands_open, parked = excluded.parked
-"""
+_COLUMNS = MetricSample.__struct_fields__
+_ADD = f"""
+    INSERT INTO metric_minutes ({", ".join(_COLUMNS)})
+    VALUES ({", ".join(f":{column}" for column in _COLUMNS)})
+    ON CONFLICT (at, member) DO UPDATE SET
+        {", ".join(f"{column} = excluded.{column}" for column in _COLUMNS[2:])}
+"""  # noqa: S608 - constants
 _MIRRORED = """
     SELECT 'orders' AS name, count(*) AS number FROM orders
     UNION ALL SELECT 'products', count(*) FROM products WHERE deleted_at IS NULL
@@ -179,13 +180,13 @@ _MIRRORED = """
 
 
 class SqlMetricSamples(Family):
-    """Samples, one row a minute."""
+    """Samples, one row a minute of each daemon."""
 
     @background
     def add(self, connection: Connection, sample: MetricSample, since: str) -> None:
         connection.execute(_ADD, asdict(sample))
         connection.execute(
-            "DELETE FROM metric_samples WHERE at < :since", {"since": since}
+            "DELETE FROM metric_minutes WHERE at < :since", {"since": since}
         )
 
     async def count_mirrored(self) -> dict[str, int]:

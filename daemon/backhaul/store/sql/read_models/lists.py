@@ -172,8 +172,8 @@ _SAVED_VIEWS = """
     WHERE who = :who AND list = :list ORDER BY name
 """
 _SAMPLES = f"""
-    SELECT {", ".join(MetricSample.__struct_fields__)} FROM metric_samples
-    WHERE at >= :since ORDER BY at
+    SELECT {", ".join(MetricSample.__struct_fields__)} FROM metric_minutes
+    WHERE at >= :since ORDER BY at, member
 """  # noqa: S608 - constants
 _PASSES = f"""
     SELECT {PASS_COLUMNS} FROM passes WHERE id < :before

@@ -121,6 +121,7 @@ API_TOKENS = "m008_api_tokens"
 SIGN_IN = "m009_sign_in"
 DELIVERY_ATTEMPTS = "m010_delivery_attempts"
 SAVED_VIEWS = "m011_saved_views"
+METRIC_MINUTES = "m013_metric_minutes"
 STEPS: Mapping[str, tuple[str, ...]] = {
     BASELINE: (
         *inbox_and_mirror.INBOX,
@@ -139,6 +140,7 @@ STEPS: Mapping[str, tuple[str, ...]] = {
     SIGN_IN: commands_and_operations.SIGN_IN,
     DELIVERY_ATTEMPTS: commands_and_operations.DELIVERY_ATTEMPTS,
     SAVED_VIEWS: commands_and_operations.SAVED_VIEWS,
+    METRIC_MINUTES: commands_and_operations.METRIC_MINUTES,
 }
 """The statements of each migration, the oldest first. Those of a released migration
 never change."""

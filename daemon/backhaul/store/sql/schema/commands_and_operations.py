@@ -336,3 +336,19 @@ MAPPINGS: tuple[str, ...] = (
     )
     """,
 )
+# Replaces metric_samples, which older versions on the same server still write.
+METRIC_MINUTES: tuple[str, ...] = (
+    """
+    CREATE TABLE metric_minutes (
+        at TEXT NOT NULL, member TEXT NOT NULL,
+        webhooks INTEGER NOT NULL, events INTEGER NOT NULL, commands INTEGER NOT NULL,
+        records INTEGER NOT NULL, deliveries INTEGER NOT NULL,
+        requests INTEGER NOT NULL, failed_events INTEGER NOT NULL,
+        failed_commands INTEGER NOT NULL, failed_deliveries INTEGER NOT NULL,
+        failed_requests INTEGER NOT NULL, applied_times TEXT NOT NULL,
+        sent_times TEXT NOT NULL, platform_times TEXT NOT NULL,
+        events_waiting INTEGER, commands_open INTEGER, commands_parked INTEGER,
+        deliveries_open INTEGER, quarantined INTEGER, PRIMARY KEY (at, member)
+    ) WITHOUT ROWID
+    """,
+)
