@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.admin.api import stream
-from backhaul.admin.api.following import LATE_SECONDS, ROWS, Follower
+from backhaul.admin.following import LATE_SECONDS, ROWS, Follower
 from backhaul.store.read_records import RecentChange
 from backhaul.store.testing.mirror_scenes import show_order
 from scenes.api import API, issue
@@ -144,9 +144,9 @@ async def test_a_reader_that_takes_nothing_is_left(
 async def test_there_are_not_too_many_streams(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from backhaul.admin.api import following
+    from backhaul.admin.api import streams
 
-    monkeypatch.setattr(following, "MOST_STREAMS", 1)
+    monkeypatch.setattr(streams, "MOST_STREAMS", 1)
     token = await issue(office.store)
     await open_stream(office, token)
     await open_stream(office, token, status=503)

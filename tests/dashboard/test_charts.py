@@ -82,7 +82,7 @@ async def test_the_page_has_the_last_values_without_a_script(office: Office) -> 
     await office.store.metric_samples.add(sample(1, webhooks=42), "")
     viewer = await office.browser("vera")
     shown = await viewer.read("/charts?span=quarter")
-    assert '<th scope="row">webhooks received</th><td class="number">42</td>' in shown
+    assert '<th scope="row">webhooks received</th><td class="num">42</td>' in shown
     assert 'data-source="/charts.json?span=quarter"' in shown
     assert "No data yet" not in shown
 

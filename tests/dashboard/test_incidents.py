@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SAYS = "order #1 was <cancelled> and put back when 2 units had shipped"
 SHOWN = html.escape(SAYS)
-OVERVIEW, ORDER, LIST = "/overview", "/mirror/order/main/ord_1", "/incidents"
+OVERVIEW, ORDER, LIST = "/", "/mirror/order/main/ord_1", "/incidents"
 
 
 @pytest.fixture

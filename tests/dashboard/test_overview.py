@@ -17,7 +17,7 @@ NORMAL = "All systems normal"
 
 
 async def overview(office: Office) -> str:
-    return await (await office.browser("otto")).read("/overview")
+    return await (await office.browser("otto")).read("/")
 
 
 def problems(page: str) -> list[tuple[str, str]]:

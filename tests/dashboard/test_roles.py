@@ -45,7 +45,7 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "POST /logout": (401, OUT, OUT, OUT),
     "POST /theme": (401, 422, 422, 422),
     "GET /": READ,
-    "GET /overview": READ,
+    "GET /live": READ,
     "GET /events": READ,
     "GET /events/1": (OUT, 404, 404, 404),
     "POST /events/1/refold": (401, 403, 404, 404),

@@ -297,7 +297,7 @@ async def test_it_can_be_required_of_every_user_with_a_password(
         await browser.post("/login", name="vera", password=PASSWORD)
         for path in ("/", "/events", "/account", "/users"):
             assert (await browser.get(path)).headers["Location"] == "/account/totp"
-        live = await browser.get("/overview", headers={"HX-Request": "true"})
+        live = await browser.get("/charts.json", headers={"HX-Request": "true"})
         assert (live.status, live.headers["HX-Redirect"]) == (401, "/account/totp")
         page = await browser.read("/account/totp")
         assert "needs a second factor here" in page

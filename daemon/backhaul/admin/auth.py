@@ -13,7 +13,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from backhaul.admin import rendering
-from backhaul.admin.context import PageContext, PageRequest, parts_of
+from backhaul.admin.context import PageContext, PageRequest, is_refresh, parts_of
 from backhaul.errors import BackhaulError, Busy
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ class Authorizer:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self._require_own_page(request)
-            login = await self._logged_in(request, touch=not route.polled)
+            touch = not (route.polled or is_refresh(request))
+            login = await current_login(context, request, touch=touch)
             if login is None:
                 return _to_login(request)
             session, user = login
@@ -121,19 +122,6 @@ class Authorizer:
                 return rendering.plain_text(status, str(error))
 
         return handle
-
-    async def _logged_in(
-        self, request: web.Request, *, touch: bool
-    ) -> tuple[Session, User] | None:
-        """Return session and user; a changed password or role counts at once."""
-        secure = self._context.origin.is_https(request)
-        token = request.cookies.get(cookie_name(request, secure=secure))
-        sessions = self._context.sessions
-        session = await sessions.find(token, touch=touch) if token else None
-        if session is None:
-            return None
-        user = await self._context.services.store.users.find(session.user)
-        return (session, user) if user and session.belongs_to(user) else None
 
     def _require_own_page(self, request: web.Request) -> None:
         if request.method in SAFE or self._context.origin.is_own_page(request):
@@ -175,6 +163,22 @@ class Authorizer:
         return self._context.page(
             page_request, "refused", status, title=title, message=message
         )
+
+
+async def current_login(
+    context: PageContext, request: web.Request, *, touch: bool
+) -> tuple[Session, User] | None:
+    """Return session and user; a changed password or role counts at once.
+
+    With `touch` the session lives longer. May raise Busy.
+    """
+    secure = context.origin.is_https(request)
+    token = request.cookies.get(cookie_name(request, secure=secure))
+    session = await context.sessions.find(token, touch=touch) if token else None
+    if session is None:
+        return None
+    user = await context.services.store.users.find(session.user)
+    return (session, user) if user and session.belongs_to(user) else None
 
 
 def cookie_name(request: web.Request, *, secure: bool) -> str:

@@ -17,6 +17,7 @@ from backhaul.admin.accounts import (
     Sessions,
     Throttle,
 )
+from backhaul.admin.live import LiveUpdates
 from backhaul.admin.oidc import Provider
 from backhaul.admin.second_factor import SecondFactors
 
@@ -59,6 +60,7 @@ class PageContext(Struct):
     past_logins: PastLogins
     origin: Origin
     first_token: FirstLoginToken
+    live: LiveUpdates
     factors: SecondFactors
     provider: Provider | None
     passwords: Passwords = field(default_factory=Passwords)
@@ -76,6 +78,7 @@ class PageContext(Struct):
             PastLogins(users),
             Origin(admin.url, admin.trusted_proxies),
             FirstLoginToken(services.settings.state_dir),
+            LiveUpdates(services.store),
             SecondFactors(services.settings, users, clock),
             Provider(oidc, url, clock) if oidc.is_configured else None,
         )
@@ -84,7 +87,9 @@ class PageContext(Struct):
         self, page_request: PageRequest, name: str, /, code: int = 200, **values: Any
     ) -> web.Response:
         """Return a whole page for the user."""
-        notices, page_request.session.notices = page_request.session.notices, []
+        notices: list[tuple[str, str]] = []
+        if not is_refresh(page_request.request):
+            notices, page_request.session.notices = page_request.session.notices, []
         return rendering.page(
             f"{name}.html",
             self.services.clock.now(),
@@ -96,15 +101,6 @@ class PageContext(Struct):
             here_query=_address_of(page_request.request),
             theme=rendering.theme_of(page_request.request),
             **values,
-        )
-
-    def fragment(
-        self, page_request: PageRequest, name: str, /, **values: Any
-    ) -> web.Response:
-        """Return a part of a page; it shows no notices."""
-        now = self.services.clock.now()
-        return rendering.page(
-            f"{name}.html", now, 200, user=page_request.user, **values
         )
 
     async def change(
@@ -131,6 +127,14 @@ class PageRequest(Struct, frozen=True):
     def redirect(self, path: str) -> web.Response:
         """Redirect the browser after a change."""
         return web.Response(status=303, headers={"Location": path})
+
+
+REFRESH_HEADER = "X-Refresh"
+
+
+def is_refresh(request: web.Request) -> bool:
+    """Return whether a live page asks for its own newest state, and no person."""
+    return REFRESH_HEADER in request.headers
 
 
 def _address_of(request: web.Request) -> str:

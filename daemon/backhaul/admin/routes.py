@@ -25,6 +25,7 @@ from backhaul.admin.pages import (
     connectors,
     deliveries,
     events,
+    live,
     mappings,
     mirror,
     orders,
@@ -161,6 +162,7 @@ async def harden(
 
 ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
+    *live.ROUTES,
     *events.ROUTES,
     *commands.ROUTES,
     *events.QUARANTINE_ROUTES,
@@ -194,6 +196,7 @@ def install(app: web.Application, services: Services) -> None:
     for opened in (*login.OPEN, *sign_on.OPEN):
         app.router.add_route(opened.method, opened.path, authorizer.open_page(opened))
     api_routes.install(app, context)
+    app.on_shutdown.append(context.live.end)
     app.on_response_prepare.append(partial(harden, context.origin))
 
     async def begin(_: web.Application) -> None:

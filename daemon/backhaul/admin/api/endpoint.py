@@ -16,7 +16,7 @@ from backhaul.errors import BackhaulError, Busy
 
 if TYPE_CHECKING:
     from backhaul.admin.api.authentication import Caller, TokenCheck
-    from backhaul.admin.api.following import Streams
+    from backhaul.admin.api.streams import Streams
     from backhaul.admin.context import PageContext, Services
     from backhaul.store.read_models import Reader
     from backhaul.store.tokens import Scope

@@ -17,8 +17,8 @@ from backhaul.admin.api import (
 )
 from backhaul.admin.api.authentication import TokenCheck
 from backhaul.admin.api.endpoint import PREFIX, Api, Call, Endpoint
-from backhaul.admin.api.following import Streams
 from backhaul.admin.api.problems import ApiError
+from backhaul.admin.api.streams import Streams
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -15,8 +15,9 @@ import msgspec
 from aiohttp import web
 
 from backhaul.admin.api.endpoint import Call, Endpoint
-from backhaul.admin.api.following import ROWS, Change, Follower, Streams
 from backhaul.admin.api.problems import ApiError
+from backhaul.admin.api.streams import Streams
+from backhaul.admin.following import ROWS, Change, Follower
 from backhaul.errors import Busy
 from backhaul.store.tokens import Scope
 

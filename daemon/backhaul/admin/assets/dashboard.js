@@ -26,5 +26,6 @@
     field.select();
   });
   document.addEventListener("htmx:load", (event) => showLocal(event.target));
+  document.addEventListener("backhaul:content", (event) => showLocal(event.detail));
   showLocal(document);
 })();

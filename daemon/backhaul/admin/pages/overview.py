@@ -27,11 +27,6 @@ async def show(context: PageContext, page_request: PageRequest) -> web.Response:
     return context.page(page_request, "overview", **await _facts(context))
 
 
-async def show_live(context: PageContext, page_request: PageRequest) -> web.Response:
-    """Return the part of the overview that the browser polls."""
-    return context.fragment(page_request, "overview_live", **await _facts(context))
-
-
 async def _facts(context: PageContext) -> dict[str, Any]:
     status = await context.services.status()
     gauges = await context.services.store.gauges.waiting()
@@ -88,7 +83,4 @@ def _total(gauges: Iterable[Gauge]) -> float:
     return sum(value for _, value, _ in gauges)
 
 
-ROUTES = (
-    Route("GET", "/", Role.VIEWER, show),
-    Route("GET", "/overview", Role.VIEWER, show_live, polled=True),
-)
+ROUTES = (Route("GET", "/", Role.VIEWER, show),)

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
-from contextlib import contextmanager
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backhaul.admin.api.problems import ApiError
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from aiohttp import web
+    from collections.abc import Mapping, Sequence
 
     from backhaul.store.read_records import RecentChange
 
 ROWS = 500
 """The rows of each table that one poll reads."""
-MOST_STREAMS = 32
 LATE_SECONDS = 10.0
 """Numbers of PostgreSQL appear out of order for as long as a transaction lasts."""
 OPEN_SECONDS = 600.0
@@ -89,33 +81,3 @@ class Follower:
     def id(self) -> str:
         """Return the place as the id of an event."""
         return ".".join(str(number) for number in self.places.values())
-
-
-class Streams:
-    """The open streams; they end when the listener stops."""
-
-    def __init__(self) -> None:
-        self.open = 0
-        self.ended = asyncio.Event()
-        self.has_ended = asyncio.Event()
-        """Set whenever one of the streams has ended."""
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Count a stream. Raises ApiError if there are too many."""
-        if self.open >= MOST_STREAMS:
-            raise ApiError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{MOST_STREAMS} streams are open already; close one, or try again",
-                {"Retry-After": "10"},
-            )
-        self.open += 1
-        try:
-            yield
-        finally:
-            self.open -= 1
-            self.has_ended.set()
-
-    async def end(self, _: web.Application) -> None:
-        """End all streams."""
-        self.ended.set()
