@@ -149,3 +149,19 @@ async def test_the_overview_changes_at_once(office: Office, visit: Visit) -> Non
     await is_live(page)
     await office.plan(state="parked")
     await expect(page.get_by_text("1 parcel is not reported")).to_be_visible()
+
+
+async def test_what_was_said_about_the_last_action_stays(
+    office: Office, visit: Visit
+) -> None:
+    command = await office.plan(state="parked")
+    page = visit.page
+    await go(office, page, f"/commands/{command}/resend")
+    await page.get_by_label("Reason").fill("the courier has no such parcel")
+    await page.get_by_role("button", name="Send again").click()
+    said = page.get_by_role("status").filter(has_text="was parked and is planned now")
+    await is_live(page)
+    async with page.expect_response(lambda one: one.url.endswith(command)):
+        await office.plan("ord_2")
+    await page.wait_for_timeout(500)
+    await expect(said).to_be_visible()

@@ -86,7 +86,6 @@
   const callbacks = {
     // What the reader has opened stays open; a field keeps what it shows.
     beforeAttributeUpdated: (name, node) => !(name === "open" && node.matches("details")),
-    beforeNodeRemoved: (node) => !(node instanceof Element && node.matches("main > .said[role=status]")),
   };
 
   async function load() {
@@ -99,6 +98,9 @@
       isDue = true;
       return;
     }
+    // What was said about the reader's last action was said once, and stays.
+    const said = [...main.querySelectorAll(":scope > .said[role=status]")];
+    fresh.prepend(...said.map((each) => each.cloneNode(true)));
     document.dispatchEvent(new CustomEvent("backhaul:content", { detail: fresh }));
     nameRows(main);
     nameRows(fresh);
