@@ -15,8 +15,8 @@ LOCK_INDEX := --no-config --default-index https://pypi.org/simple
 EXPORT := export --quiet --no-config --frozen --format requirements.txt \
 	--no-emit-project
 
-# Ruff checks these three rules on each line, with a reason for each exception.
-BANDIT := --quiet --recursive --severity-level medium --skip B104,B108,B608
+# Ruff checks these five rules on each line, with a reason for each exception.
+BANDIT := --quiet --recursive --severity-level medium --skip B104,B108,B303,B608,B704
 
 # The tool includes the schema of the compose specification.
 COMPOSE := --builtin-schema vendor.compose-spec

@@ -118,12 +118,14 @@ async def test_what_was_typed_is_there_again_after_too_much_was_sent(
     page, visit.watch.refusals = visit.page, {413}
     await log_in(office, page, "otto")
     await go(office, page, f"/quarantine/{row}")
-    await page.get_by_label("Reason (optional)").fill("the courier said so")
+    await page.get_by_label("Your reason, for the audit log (optional)").fill(
+        "the courier said so"
+    )
     await page.get_by_label("order", exact=True).fill("#" * (1 << 20))
     await page.get_by_role("button", name="Save and retry").click()
     await expect(page.get_by_role("alert")).to_contain_text("larger than 1 MiB")
     await page.go_back()
-    reason = page.get_by_label("Reason (optional)")
+    reason = page.get_by_label("Your reason, for the audit log (optional)")
     await expect(reason).to_have_value("the courier said so")
 
 
