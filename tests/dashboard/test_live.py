@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from backhaul.admin.following import Follower
 from backhaul.admin.live import MOST_OF_SESSION
 from backhaul.store.operators import MAX_IDLE_SECONDS
 from scenes import payloads
@@ -12,6 +13,7 @@ from scenes.databases import take
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
+    import pytest
     from aiohttp import ClientResponse
 
     from scenes.dashboard import Browser, Office
@@ -56,6 +58,28 @@ async def test_every_stream_hears_and_the_first_page_too(office: Office) -> None
     for stream in streams:
         await hear(stream, "command")
         stream.close()
+
+
+async def test_a_stream_goes_on_after_a_bug_in_what_it_reads(
+    office: Office, monkeypatch: pytest.MonkeyPatch, lines: list[str]
+) -> None:
+    stream = await open_stream(await office.browser("vera"))
+    await hear(stream, "data: begin")
+    failed = asyncio.Event()
+
+    def take_nothing(*_: object) -> None:
+        monkeypatch.undo()
+        failed.set()
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(Follower, "take", take_nothing)
+    await office.plan()
+    await failed.wait()
+    await hear(stream, "data: begin")
+    await office.plan("ord_2")
+    await hear(stream, "command")
+    assert any("dashboard.live_failed" in line for line in lines)
+    stream.close()
 
 
 async def test_a_stream_says_nothing_of_what_things_contain(office: Office) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from loguru import logger
 from msgspec import Struct, field
 
 from backhaul.admin.following import ROWS, Follower
@@ -107,13 +108,20 @@ class LiveUpdates:
         loop = asyncio.get_running_loop()
         figures_at = loop.time()
         while True:
-            with suppress(Busy, ReadFailed):  # as during a failover
+            try:
                 if follower is None:
                     follower = await self._begin()
                     self._follows = True
                     self._notify({BEGIN})
                 elif kinds := await self._changes(follower):
                     self._notify(kinds)
+            except (Busy, ReadFailed):  # as during a failover
+                pass
+            except Exception as error:  # noqa: BLE001 - pages would stand still unseen
+                logger.bind(action="dashboard.live_failed").opt(exception=error).error(
+                    "reading the changes for the live pages failed; it begins again"
+                )
+                follower = None
             if loop.time() - figures_at >= FIGURES_SECONDS:
                 figures_at = loop.time()
                 self._notify({FIGURES})

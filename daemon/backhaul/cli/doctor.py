@@ -144,8 +144,8 @@ def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> No
     The command also warns about risks. Examples are plain HTTP, secrets in the
     environment, and secrets in a configuration file that other users can read.
     It is an error if other users can read the file of a setting such as
-    `api_key_file`. With single sign-on, the command reads the discovery document
-    of the identity provider.
+    `api_key_file`. With single sign-on, the command also reads the discovery
+    document of the identity provider.
     """
     from backhaul.doctor import State, configuration
 
