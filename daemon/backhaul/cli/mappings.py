@@ -3,7 +3,7 @@
 import csv
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import msgspec
 import typer
@@ -217,8 +217,8 @@ def export_mappings(
     typer.echo(f"wrote {len(rows):,} mappings to {out}")
 
 
-def _write(stream: object, rows: list[ListedMapping]) -> None:
-    writer = csv.writer(stream, lineterminator="\n")  # type: ignore[arg-type]
+def _write(stream: TextIO, rows: list[ListedMapping]) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
         writer.writerow([formula_safe(getattr(row, name)) for name in COLUMNS])

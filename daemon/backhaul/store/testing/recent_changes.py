@@ -103,7 +103,7 @@ class StockLevelsConformance(StoreConformance):
             await show_level(store, number, product=f"prod_{number}")
         read, after = [], ("", "")
         while rows := await store.read(
-            lambda reader, after=after: reader.stock_levels(None, None, 2, after)  # type: ignore[misc] # mypy infers no default
+            lambda reader, after=after: reader.stock_levels(None, None, 2, after)  # type: ignore[misc]  # mypy infers no default
         ):
             read += [(row.variant_id, row.stock) for row in rows]
             after = rows[-1].store, rows[-1].variant_id
