@@ -205,7 +205,8 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     assert demo.returncode == 1
     assert (
         errors
-        == f"the folder {tmp_path} is not empty; give a new or an empty folder with --keep\n"
+        == f"the folder {tmp_path} is not empty; give a new or an empty folder with"
+        " --keep\n"
     )
 
 
