@@ -176,11 +176,10 @@ _PAUSED = """
 RECENT_EVENTS = 20_000
 """How many of the newest events are searched for unknown topics."""
 _UNKNOWN_TOPICS = f"""
-    SELECT topic, count(*) AS n FROM (
-        SELECT topic, state, detail, folded_at FROM event_outcomes
-        ORDER BY id DESC LIMIT {RECENT_EVENTS}) AS newest
+    SELECT topic, count(*) AS n FROM event_outcomes
     WHERE state = 'unhandled' AND detail NOT LIKE 'belongs to%'
       AND folded_at >= :since
+      AND id > (SELECT coalesce(max(id), 0) FROM event_outcomes) - {RECENT_EVENTS}
     GROUP BY topic ORDER BY n DESC, topic
 """  # noqa: S608 - constants
 
