@@ -35,10 +35,14 @@ PUSH = {"check_after": ["0s", "20s", "60s"]}
 EVERY_SECONDS = 1.0
 TURNS = {"records.accept": (1, 2)}
 """What comes several times: the how-manieth time is deadly."""
-NOT_MET = ("records.find_names", "records.mark_applied", "records.begin_stock_list")
+NOT_MET = (
+    *("records.find_names", "records.mark_applied", "records.begin_stock_list"),
+    "records.submit",
+)
 """One only reads, one is about a file that an operator applies, whose deaths are in
-tests/connect/test_applying.py, and one comes after a restore only, whose deaths are in
-test_hold_kills.py."""
+tests/connect/test_applying.py, one comes after a restore only, whose deaths are in
+test_hold_kills.py, and one stores what a program submits, whose deaths are in
+tests/api/test_programs.py."""
 ROUNDS = 20
 COMMANDS = 2
 
