@@ -260,6 +260,25 @@ class Program:
     living: asyncio.Future[None] | None = None
     beside: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """What runs beside the way out."""
+    working: set[asyncio.Future[Any]] = field(default_factory=set)
+    """What the database works on: a slow disk must not let the clock run ahead."""
+
+    def watch_database(self) -> None:
+        """Note from now on what the database works on."""
+        engine: Any = self.store.engine
+        for name in ("write", "background", "read"):
+            setattr(engine, name, self._noted(getattr(engine, name)))
+
+    def _noted(
+        self, run: Callable[[Any], Awaitable[Any]]
+    ) -> Callable[[Any], asyncio.Future[Any]]:
+        def run_noted(unit: Any) -> asyncio.Future[Any]:
+            work = asyncio.ensure_future(run(unit))
+            self.working.add(work)
+            work.add_done_callback(self.working.discard)
+            return work
+
+        return run_noted
 
     @property
     def mortal_store(self) -> SqliteStore:
@@ -309,7 +328,8 @@ class Program:
             await settle_down()
             await self.store.kv.get("whatever")
             await settle_down()
-            calm = 0 if self.on.wire.busy else calm + 1
+            is_busy = self.on.wire.busy or self.working
+            calm = 0 if is_busy else calm + 1
 
 
 @asynccontextmanager
@@ -328,6 +348,7 @@ async def program(
         # As the daemon does at a start; not a step of a command's life.
         await IdempotencySupport(STORE, client, store.kv, on.clock).record(on.facts)
         made = Program(on, store, mortality, sender)
+        made.watch_database()
         try:
             yield made
         finally:
