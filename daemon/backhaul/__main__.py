@@ -13,7 +13,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from backhaul.app import gc_tuning
+from backhaul.app import process_tuning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def program_for(arguments: list[str]) -> typer.Typer:
     sys.modules["httpx._main"] = cast("Any", None)
     # pydantic would search all installed packages for plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    with gc_tuning.paused():
+    with process_tuning.paused():
         if [word for word in arguments if word != "--debug"][:1] != ["run"]:
             from backhaul.cli.root import app
 

@@ -13,7 +13,7 @@ import typer
 import uvloop
 from loguru import logger
 
-from backhaul.app import gc_tuning
+from backhaul.app import process_tuning
 from backhaul.connect.host import Host
 from backhaul.connect.polling import PollSchedule
 from backhaul.connect.record_matching import Matcher
@@ -112,7 +112,7 @@ def main(directory: str, count: int) -> None:
     # As in the daemon: no log line for each record, and less frequent garbage
     # collection.
     logger.remove()
-    gc_tuning.collect_less_often()
+    process_tuning.collect_less_often()
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         database = Path(folder, "scans.db")
         ours = uvloop.run(_ours(database, count))

@@ -13,7 +13,7 @@ import typer
 import uvloop
 from aiohttp import web
 
-from backhaul.app import gc_tuning, public_http
+from backhaul.app import process_tuning, public_http
 from backhaul.app.public_http import RequestLimits
 from backhaul.app.sockets import Listener, bind_tcp
 from backhaul.core import webhook
@@ -91,7 +91,7 @@ async def _serve(kind: Kind, database: Path) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     if kind is not Kind.BARE:
-        gc_tuning.collect_less_often()
+        process_tuning.collect_less_often()
     async with _routes(kind, database) as routes:
         listener = _listener(kind, routes)
         sock = bind_tcp("127.0.0.1", 0, "bench")

@@ -7,6 +7,7 @@ import contextlib
 import resource
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -105,6 +106,24 @@ async def press(client: Sender, seconds: float) -> None:
             for _ in range(SENDERS)
         )
     )
+
+
+def threads_of(pid: int) -> set[str]:
+    return {each.name for each in Path(f"/proc/{pid}/task").iterdir()}
+
+
+@pytest.mark.faults
+async def test_load_starts_no_thread(
+    daemon: DaemonProcess, platform: ReferenceProcess
+) -> None:
+    """A thread that finds no memory while it starts would stop the event loop."""
+    async with sender(daemon.office, platform.store().id) as client:
+        await client.insist()
+        at_first = threads_of(daemon.process.pid)
+        await press(client, PRESS_SECONDS)
+        await at_rest(daemon.process.pid)
+        assert threads_of(daemon.process.pid) == at_first
+    assert len(at_first) > 2
 
 
 @pytest.mark.faults

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from backhaul.app import gc_tuning
+from backhaul.app import process_tuning
 from backhaul.app.systemd import ServiceManager
 from backhaul.cli import context
 from backhaul.cli.context import ConfigOption, example
@@ -66,7 +66,8 @@ def _set_up_log(settings: Settings, redactor: Redactor) -> None:
 
 
 async def _run(settings: Settings, redactor: Redactor, config: Path | None) -> None:
-    with gc_tuning.paused():
+    process_tuning.start_threads(asyncio.get_running_loop())
+    with process_tuning.paused():
         from backhaul.app.daemon import Daemon  # as above
 
     def read() -> Settings:

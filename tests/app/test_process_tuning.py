@@ -1,25 +1,34 @@
-"""Python looks for garbage less often, and still finds it."""
+"""Python looks for garbage less often and still finds it; threads start in time."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from backhaul.app.process_tuning import start_threads
+
+if TYPE_CHECKING:
+    import pytest
 
 PROGRAM = """
 import gc, weakref
-from backhaul.app import gc_tuning
+from backhaul.app import process_tuning
 
 class Knot:
     def __init__(self):
         self.itself = self
 
 usual, known = gc.get_threshold(), len(gc.get_objects())
-gc_tuning.collect_less_often()
+process_tuning.collect_less_often()
 frozen = gc.get_freeze_count()
 dropped = [weakref.ref(Knot()) for _ in range(usual[0])]
 kept = [[] for _ in range(usual[0])]
 early = sum(one() is None for one in dropped)
-kept += [[] for _ in range(gc_tuning.YOUNG_OBJECTS)]
+kept += [[] for _ in range(process_tuning.YOUNG_OBJECTS)]
 late = sum(one() is None for one in dropped)
 print(frozen >= known // 2, early, late == len(dropped))
 """
@@ -38,14 +47,15 @@ except SystemExit:
 
 FAILING = """
 import gc
-from backhaul.app import gc_tuning
+from backhaul.app import process_tuning
 try:
-    with gc_tuning.paused():
-        before, kept = gc.get_stats(), [[] for _ in range(5 * gc_tuning.YOUNG_OBJECTS)]
+    with process_tuning.paused():
+        before, many = gc.get_stats(), 5 * process_tuning.YOUNG_OBJECTS
+        kept = [[] for _ in range(many)]
         print(gc.get_stats() == before)
         import backhaul.nothing_of_the_kind
 except ImportError:
-    print(gc.isenabled(), gc.get_threshold()[0] == gc_tuning.YOUNG_OBJECTS)
+    print(gc.isenabled(), gc.get_threshold()[0] == process_tuning.YOUNG_OBJECTS)
 """
 
 
@@ -68,3 +78,15 @@ def test_it_is_sought_again_when_all_is_loaded_or_that_has_failed() -> None:
         [sys.executable, "-c", FAILING], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("True\nTrue True\n", "")
+
+
+async def test_work_beside_the_loop_starts_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = start_threads(asyncio.get_running_loop())
+    started: list[threading.Thread] = []
+    monkeypatch.setattr(threading.Thread, "start", started.append)
+    work = (asyncio.to_thread(time.sleep, 0.001) for _ in range(200))
+    await asyncio.gather(*work)
+    assert started == []
+    threads.shutdown()
