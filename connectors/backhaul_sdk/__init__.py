@@ -31,6 +31,12 @@ from backhaul_sdk.database import (
     NameInStore,
     OrderInStore,
 )
+from backhaul_sdk.previews import (
+    FilePreview,
+    Preset,
+    PreviewedRow,
+    PreviewRequest,
+)
 from backhaul_sdk.records import (
     Bad,
     Cancellation,
@@ -59,6 +65,7 @@ __all__ = [
     "DocumentStore",
     "Documents",
     "Emit",
+    "FilePreview",
     "FindInStore",
     "Found",
     "Fulfillment",
@@ -72,6 +79,9 @@ __all__ = [
     "NotSent",
     "OrderInStore",
     "Part",
+    "Preset",
+    "PreviewRequest",
+    "PreviewedRow",
     "Pushed",
     "ReadValue",
     "Receipt",

@@ -175,6 +175,10 @@ class Caller:
         except (ClientError, TimeoutError, OSError) as error:
             raise NoAnswer(f"no response from {_where(url)}: {_why(error)}") from None
 
+    def redacted(self, text: str) -> str:
+        """Return a text without the secrets, for people and databases."""
+        return _without(self._secrets, text.encode()).decode()
+
     async def _ask(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None
     ) -> Answer:
@@ -281,6 +285,23 @@ def _why(error: Exception) -> str:
         return str(error.os_error.strerror or error.os_error)
     # Other texts of aiohttp may contain the URL.
     return type(error).__name__
+
+
+class Pause:
+    """The wait that a server asked for. `clock` returns seconds that never go back."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until = clock()
+
+    def begin(self, seconds: float) -> None:
+        """Wait from now on, instead of an earlier wait."""
+        self._until = self._clock() + seconds
+
+    @property
+    def left_seconds(self) -> float:
+        """How long the wait still lasts; 0 after its end."""
+        return max(self._until - self._clock(), 0.0)
 
 
 class LateArrivals:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,9 @@ from backhaul_sdk.database import (
     nothing_known,
 )
 from backhaul_sdk.records import Bad, Record
+
+if TYPE_CHECKING:
+    from backhaul_sdk.previews import ListPresets, Preset, PreviewFile
 
 STRICT = ConfigDict(
     extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False
@@ -104,6 +107,10 @@ def _no_meanings(_settings: Any) -> Sequence[str]:
     return ()
 
 
+def _no_presets() -> Sequence[Preset]:
+    return ()
+
+
 def _nothing_shared(_one: Any, _other: Any, _is_one_store: bool) -> str:
     return ""
 
@@ -124,6 +131,10 @@ class Spec(Struct, frozen=True, kw_only=True):
 
     `takes_once` says that the other side ignores a repeated `Change.id`: an uncertain
     change is sent again, and `lookup` is not called.
+
+    `preview` shows a file as the connector would import it, for
+    `backhaul connectors preview`; None if the connector imports no files. `presets`
+    returns settings for known layouts.
     """
 
     name: str
@@ -136,6 +147,8 @@ class Spec(Struct, frozen=True, kw_only=True):
     takes_once: bool = False
     meanings: Callable[[Any], Sequence[str]] = _no_meanings
     shared: Callable[[Any, Any, bool], str] = _nothing_shared
+    preview: PreviewFile | None = None
+    presets: ListPresets = _no_presets
 
 
 class CheckFailed(Exception):
@@ -227,7 +240,8 @@ class Change:
     connection. `topic` is one of `TOPICS`. Changes of one `object_id` come one after
     the other. `document` is the object as it is in the mirror, with the platform's
     field names; for a deleted object, and for stock, it is `{"id", "productId",
-    "variantId", "sku", "stock"}`, as far as it applies.
+    "variantId", "sku", "stock"}`, as far as it applies. `traceparent` is the header of
+    W3C Trace Context to send with the change, None where Backhaul exports no traces.
     """
 
     id: str
@@ -236,6 +250,7 @@ class Change:
     object_id: str
     occurred_at: str
     document: Mapping[str, Any] = field(repr=False)
+    traceparent: str | None = None
 
 
 class Connector(Generic[SettingsT]):
@@ -261,6 +276,14 @@ class Connector(Generic[SettingsT]):
 
     async def check(self) -> None:
         """Check without side effects that work could begin. Raises CheckFailed."""
+
+    def findings(self) -> Sequence[str]:
+        """Return what the last `check` found, such as the version of the system.
+
+        Each finding is one sentence, for the operator who tests the connection: what
+        would be read, and which rights there are. It is not shown elsewhere.
+        """
+        return ()
 
     def notices(self) -> Sequence[str]:
         """Return what an operator should know although the connector works.

@@ -33,6 +33,21 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
         raise
 
 
+async def in_breakable_thread(work: Callable[[], T], end: Callable[[], None]) -> T:
+    """Return the result of `work`, which waits for a network.
+
+    A cancellation calls `end`, with which the network call fails at once, and waits
+    until the thread has ended.
+    """
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        end()
+        await asyncio.wait([running])
+        raise
+
+
 async def run_in_steps(work: Generator[None]) -> None:
     """Do the work in a thread, up to each `yield` in one call of `in_thread`."""
     with closing(work):

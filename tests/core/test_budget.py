@@ -33,7 +33,7 @@ def test_nothing_waits_until_a_limit_is_known(priority: Priority) -> None:
     assert Budget().per_second is None
 
 
-def test_rate_is_what_the_policy_says() -> None:
+def test_the_rate_follows_the_policy() -> None:
     assert told(39, 1).per_second == 4.0
 
 
@@ -71,7 +71,7 @@ def test_a_steady_reader_uses_all_that_comes_in() -> None:
     assert 0.99 * 400 <= count - 26 <= 401
 
 
-def test_what_is_under_way_counts() -> None:
+def test_requests_under_way_count() -> None:
     budget = Budget()
     for _ in range(5):
         budget.spend(0.0)
@@ -119,7 +119,7 @@ def test_after_a_429_without_policy_the_contract_is_assumed() -> None:
     assert spent(budget, Priority.COMMAND, 2.0) == 4
 
 
-def test_who_is_still_too_fast_slows_down_once_per_429() -> None:
+def test_a_budget_that_is_still_too_fast_slows_down_once_per_429() -> None:
     budget = Budget()
     budget.throttled(0.0, 1.0)
     budget.throttled(0.5, 1.0)
@@ -131,7 +131,7 @@ def test_who_is_still_too_fast_slows_down_once_per_429() -> None:
     assert budget.per_second == 0.1
 
 
-def test_what_the_policy_says_is_not_doubted_by_a_429() -> None:
+def test_a_429_does_not_override_the_policy() -> None:
     budget = told(1, 10)
     budget.throttled(0.0, 2.0)
     assert budget.per_second == 4.0
@@ -156,7 +156,7 @@ def test_words_that_say_nothing_set_no_limit(policy: str, limit: str) -> None:
 
 
 @pytest.mark.parametrize("per_minute", [6, 60, 240, 6_000])
-def test_what_waited_long_enough_finds_room(per_minute: int) -> None:
+def test_a_request_that_waited_long_enough_finds_room(per_minute: int) -> None:
     budget, now = Budget(), 0.1
     budget.spend(now)
     budget.answered(now, f'"key";q={per_minute};w=60', '"key";r=0;t=1')
@@ -166,7 +166,7 @@ def test_what_waited_long_enough_finds_room(per_minute: int) -> None:
         assert budget.take(1, now) == 0
 
 
-def test_a_second_try_takes_nobody_elses_room() -> None:
+def test_a_retry_uses_no_room_of_other_requests() -> None:
     budget = told(10, 0)
     assert budget.take(2, 0.0) == 2
     budget.leave()

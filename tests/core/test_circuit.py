@@ -49,7 +49,7 @@ def test_a_probe_that_fails_after_one_that_was_answered_shuts_it_again() -> None
     assert circuit.reads_wait
 
 
-def test_a_probe_of_what_does_not_fail_changes_nothing() -> None:
+def test_a_probe_of_a_working_platform_changes_nothing() -> None:
     circuit = Circuit()
     circuit.failed()
     circuit.probed(answered=True)

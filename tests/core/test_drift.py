@@ -14,7 +14,7 @@ def held(updated_at: str, seen_at: str, digest: bytes = b"mirror") -> Version:
     return Version(updated_at, 0, True, seen_at, digest)
 
 
-def test_what_is_not_held_was_missed() -> None:
+def test_an_object_that_is_not_in_the_mirror_was_missed() -> None:
     assert drift_of(None, EARLY, b"read", BEGAN) is Drift.MISSED
 
 
@@ -28,7 +28,7 @@ def test_newer_content_is(seen_at: str) -> None:
     assert drift_of(held(EARLY, seen_at), LATE, b"read", BEGAN) is Drift.STALE
 
 
-def test_older_content_is_none_where_news_came_after_the_read_began() -> None:
+def test_older_content_is_no_drift_if_an_event_came_after_the_read_began() -> None:
     assert drift_of(held(LATE, AFTER), EARLY, b"read", BEGAN) is None
     assert drift_of(held(LATE, BEGAN), EARLY, b"read", BEGAN) is None
     assert drift_of(held(LATE, BEFORE), EARLY, b"read") is None

@@ -26,7 +26,7 @@ def opened(document: Any, topic: str = "from/outside") -> Envelope:
     return open_envelope(json.dumps(document).encode(), topic)
 
 
-def test_envelope_tells_everything_itself() -> None:
+def test_an_envelope_says_everything_itself() -> None:
     assert opened(WRAPPED) == Envelope(
         "orders/create", "evt_1", "sto_1", 4711, "2026-01-02T03:04:05.678Z", ORDER
     )
@@ -43,7 +43,7 @@ BARE = {
 
 
 @pytest.mark.parametrize("name", BARE)
-def test_what_is_no_envelope_is_a_bare_resource(name: str) -> None:
+def test_a_body_without_an_envelope_is_a_bare_resource(name: str) -> None:
     found = opened(BARE[name])
     assert (found.topic, found.data) == ("from/outside", BARE[name])
 
@@ -75,7 +75,7 @@ TEXT_MEMBERS = {"id": "event_id", "storeId": "store_id", "createdAt": "created_a
 
 @pytest.mark.parametrize("member", TEXT_MEMBERS)
 @pytest.mark.parametrize("value", [None, [], {}, 1.5, 7, True], ids=repr)
-def test_retyped_member_of_the_envelope_is_taken_as_missing(
+def test_a_retyped_member_of_the_envelope_counts_as_missing(
     member: str, value: Any
 ) -> None:
     found = opened(WRAPPED | {member: value})
@@ -86,7 +86,7 @@ def test_retyped_member_of_the_envelope_is_taken_as_missing(
 @pytest.mark.parametrize(
     "sequence", [-1, 2**63, 10**30, 4.5, "4711", None, []], ids=str
 )
-def test_sequence_that_cannot_be_kept_is_none(sequence: Any) -> None:
+def test_a_sequence_that_cannot_be_stored_is_none(sequence: Any) -> None:
     assert opened(WRAPPED | {"sequence": sequence}).sequence == 0
 
 
@@ -104,6 +104,6 @@ def test_members_that_are_not_known_do_no_harm() -> None:
     [b"", b"null", b"[]", b"1", b'"x"', b"{", b"<html>", b"\xff", b"{}{}"],
     ids=repr,
 )
-def test_what_is_no_json_object_is_unusable(body: bytes) -> None:
+def test_a_body_that_is_no_json_object_is_unusable(body: bytes) -> None:
     with pytest.raises(Unusable):
         open_envelope(body, "orders/create")

@@ -67,7 +67,7 @@ def test_order_is_total(one: Version, two: Version, three: Version) -> None:
 
 
 @given(one=VERSIONS, two=VERSIONS)
-def test_a_doubt_is_the_same_from_either_side(one: Version, two: Version) -> None:
+def test_a_conflict_is_the_same_from_either_side(one: Version, two: Version) -> None:
     """Whatever comes first, it is asked for or it is not."""
     doubts = {
         compare_versions(one, two) is VersionComparison.CONFLICT,
@@ -77,7 +77,7 @@ def test_a_doubt_is_the_same_from_either_side(one: Version, two: Version) -> Non
 
 
 @given(held=VERSIONS, incoming=VERSIONS)
-def test_what_is_not_in_doubt_follows_the_order(
+def test_versions_without_a_conflict_follow_the_order(
     held: Version, incoming: Version
 ) -> None:
     judgement = compare_versions(held, incoming)
@@ -133,7 +133,7 @@ def test_a_confirming_read_counts_whenever_it_comes(
 
 
 @given(incoming=VERSIONS)
-def test_first_version_is_news(incoming: Version) -> None:
+def test_a_first_version_is_newer(incoming: Version) -> None:
     assert compare_versions(None, incoming) is VersionComparison.NEWER
     assert supersedes(None, incoming)
     assert not supersedes(incoming, incoming)
@@ -232,7 +232,7 @@ LOWER = Version(at(3), 0, delivered=False, seen_at=at(20), digest=b"c")
 CONFIRMED = replace(LOWER, confirmed_at=LOWER.seen_at)
 
 
-def test_only_a_confirming_read_lowers_what_is_held() -> None:
+def test_only_a_confirming_read_lowers_the_current_version() -> None:
     high = replace(BASE, standing=CANCELLED | FULFILLED)
     assert compare_versions(high, LOWER) is CONFLICT
     assert not supersedes(high, LOWER)
@@ -240,7 +240,7 @@ def test_only_a_confirming_read_lowers_what_is_held() -> None:
     assert supersedes(high, CONFIRMED)
 
 
-def test_what_came_while_it_was_read_is_not_lowered() -> None:
+def test_a_version_that_came_during_the_read_is_not_lowered() -> None:
     later = replace(BASE, seen_at=at(21))
     assert compare_versions(later, CONFIRMED) is STALE
     tie = replace(CONFIRMED, updated_at=later.updated_at)
@@ -248,7 +248,7 @@ def test_what_came_while_it_was_read_is_not_lowered() -> None:
     assert not supersedes(later, tie)
 
 
-def test_what_was_seen_before_the_confirming_read_does_not_come_back() -> None:
+def test_a_version_seen_before_the_confirming_read_does_not_come_back() -> None:
     assert compare_versions(CONFIRMED, BASE) is CONFLICT
     assert not supersedes(CONFIRMED, BASE)
     after = replace(BASE, seen_at=at(21))
@@ -276,7 +276,7 @@ def test_the_later_of_two_confirming_reads_stays() -> None:
 
 
 @given(held=VERSIONS, now=SECONDS)
-def test_what_was_seen_later_than_now_is_older_than_all_that_comes(
+def test_a_version_seen_in_the_future_is_older_than_all_later_ones(
     held: Version, now: str
 ) -> None:
     """The clock was set back: a read begun now settles whatever was seen then."""

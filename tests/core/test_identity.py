@@ -44,7 +44,7 @@ def test_parts_may_hold_anything() -> None:
     assert len(found) == len(parts)
 
 
-def test_fingerprint_tells_keys_apart_and_gives_none_away() -> None:
+def test_a_fingerprint_distinguishes_keys_and_reveals_none() -> None:
     key = "svc_live_0123456789"
     assert fingerprint(key) == fingerprint(key)
     assert fingerprint(key) != fingerprint(key + "0")

@@ -73,7 +73,7 @@ def test_no_way_leads_back_from_applied() -> None:
     assert not [pair for pair in TRANSITIONS if pair[0] is State.APPLIED]
 
 
-def test_after_a_byte_may_have_left_only_proof_or_a_person_plans_again() -> None:
+def test_after_a_byte_may_have_left_only_proof_or_an_operator_plans_again() -> None:
     back = {pair for pair, state in TRANSITIONS.items() if state is State.PLANNED}
     assert back == {
         (State.SENDING, Cause.NOT_SENT),
@@ -107,7 +107,7 @@ def test_every_cause_moves_some_state_and_every_state_is_reached() -> None:
     assert {*TARGET_TRANSITIONS.values()} == set(TargetState)
 
 
-def test_what_is_applied_or_superseded_stays_so() -> None:
+def test_an_applied_or_superseded_command_stays_so() -> None:
     final = {TargetState.APPLIED, TargetState.SUPERSEDED}
     assert {state for state, _ in TARGET_TRANSITIONS} == set(TargetState) - final
 
@@ -118,7 +118,7 @@ def test_an_open_target_is_shown_as_an_open_command_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("state", TargetState)
-def test_a_person_can_decide_what_the_list_of_commands_offers(
+def test_an_operator_can_decide_all_that_the_command_list_offers(
     state: TargetState,
 ) -> None:
     """Except to ask the platform: a target is never sent."""

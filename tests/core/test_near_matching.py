@@ -29,7 +29,7 @@ def test_every_text_with_one_other_character_is_near(
         assert left + right[0] + text[place] + right[1:] in near
 
 
-def test_digits_get_no_letters_and_a_long_text_stands_alone() -> None:
+def test_digits_get_no_letters_and_a_long_text_matches_alone() -> None:
     assert "10a1" not in near_texts("1001")
     assert "10a1" in near_texts("10b1")
     long = "x" * (LONGEST + 1)

@@ -220,7 +220,7 @@ def test_no_body_makes_an_ambiguous_status_certain(
 
 
 @given(problem=PROBLEMS)
-def test_any_problem_can_be_told_in_one_short_text(
+def test_any_problem_can_be_described_in_one_short_text(
     problem: dict[str, Any] | None,
 ) -> None:
     assert len(describe(problem)) <= 500

@@ -146,7 +146,7 @@ LEARNT = [
 
 
 @pytest.mark.parametrize(("name", "move", "sent", "habits"), LEARNT)
-def test_habits_are_learnt_from_what_is_ours(
+def test_platform_behavior_is_learnt_from_our_own_adjustments(
     name: str, move: Move, sent: str | None, habits: PlatformBehavior
 ) -> None:
     assert (
@@ -155,6 +155,6 @@ def test_habits_are_learnt_from_what_is_ours(
     ), name
 
 
-def test_nothing_is_learnt_from_others() -> None:
+def test_nothing_is_learnt_from_foreign_adjustments() -> None:
     assert PlatformBehavior().learn([OURS], {}) == PlatformBehavior()
     assert KEEPS.learn([], {}) == KEEPS

@@ -132,7 +132,7 @@ def test_any_text_can_be_presented(presented: str) -> None:
     assert verify(BODY, presented, [SECRET]) is None
 
 
-def test_each_live_secret_is_told_apart() -> None:
+def test_each_live_secret_is_distinguished() -> None:
     secrets = [SECRET, OTHER, b"third"]
     for index, secret in enumerate(secrets):
         assert verify(BODY, sign(BODY, secret).decode(), secrets) == index

@@ -38,13 +38,13 @@ def test_the_platforms_own_steps_go_forward(
     assert list(progress(two, one)) == [False]
 
 
-def test_a_refund_before_the_confirmation_may_take_the_status_back() -> None:
+def test_a_refund_before_the_confirmation_may_lower_the_status() -> None:
     paid = stands(status="CONFIRMED", financialStatus="PAID")
     refunded = stands(status="PENDING", financialStatus="REFUNDED")
     assert list(progress(paid, refunded)) == [True]
 
 
-def test_each_part_is_told_apart() -> None:
+def test_each_part_is_distinguished() -> None:
     statuses = ("PENDING", "CANCELLED")
     every = itertools.product(statuses, ("PENDING", "PAID", "VOIDED"), FULFILLMENT)
     found = [
@@ -57,7 +57,7 @@ def test_each_part_is_told_apart() -> None:
     assert list(progress(paid, cancelled)) == [True, False]
 
 
-def test_an_unknown_word_costs_a_read_and_no_more() -> None:
+def test_an_unknown_word_only_costs_a_read() -> None:
     paid, unknown = stands(financialStatus="PAID"), stands(financialStatus="ODD")
     assert list(progress(paid, unknown)) == [False]
     assert list(progress(unknown, paid)) == [True]

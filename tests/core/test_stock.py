@@ -53,7 +53,7 @@ def moved(at: str, delta: int, after: int = 0, **members: object) -> Movement:
         (moved(LATER, -30), 0),
     ],
 )
-def test_only_what_the_count_did_not_know_changes_it(
+def test_only_moves_unknown_to_the_count_change_it(
     movement: Movement, target: int
 ) -> None:
     shelf = StockSnapshot(level=5, mirrored=5, movements=(movement,))
@@ -61,14 +61,14 @@ def test_only_what_the_count_did_not_know_changes_it(
     assert (found.target, found.delta) == (target, target - 5)
 
 
-def test_what_is_on_its_way_from_before_the_count_is_left_to_it() -> None:
+def test_a_move_pending_before_the_count_is_left_pending() -> None:
     promises = (PendingMove("a", -2, EARLIER), PendingMove("b", 5, LATER))
     found = compute(COUNT, StockSnapshot(12, 12, promises=promises), Policy())
     assert (found.promised, found.delta) == (-2, 0)
     assert "12 there, -2 on its way: nothing to do" in found.in_words()
 
 
-def test_only_on_hand_is_less_what_is_reserved() -> None:
+def test_reservations_reduce_only_the_units_on_hand() -> None:
     shelf = StockSnapshot(10, 10, reserved=(Reservation("#1", 3),))
     assert compute(COUNT, shelf, ON_HAND).target == 7
     assert compute(COUNT, shelf, Policy()).target == 10
@@ -94,7 +94,7 @@ def test_nothing_was_before_the_first_year() -> None:
     assert reach_back(first, Policy(unseen_seconds=90)) == first.as_of
 
 
-def test_what_was_sold_just_before_the_count_may_be_unseen() -> None:
+def test_a_sale_just_before_the_count_may_be_unseen() -> None:
     shelf = StockSnapshot(9, 9, movements=(moved(EARLIER, -1, 9),))
     policy = Policy(unseen_seconds=90)
     assert reach_back(COUNT, policy) < EARLIER < reach_back(COUNT, Policy())
@@ -133,7 +133,7 @@ def test_a_level_must_be_explained(shelf: StockSnapshot, said: str | None) -> No
         assert said in found
 
 
-def test_a_lost_sale_is_taken_from_its_order_where_that_closes_the_gap() -> None:
+def test_a_lost_sale_is_read_from_its_order_where_that_closes_the_gap() -> None:
     sale = Movement(LATER, -3, None, "order #2")
     shelf = StockSnapshot(6, 6, anchors=frozenset({9}), untold=(sale,))
     understood = understand(COUNT, shelf)
@@ -144,7 +144,7 @@ def test_a_lost_sale_is_taken_from_its_order_where_that_closes_the_gap() -> None
     assert understand(COUNT, fits) == fits
 
 
-def test_a_sale_lost_before_the_first_movement_is_taken_from_its_order() -> None:
+def test_a_sale_lost_before_the_first_movement_is_read_from_its_order() -> None:
     """Without a history nothing tells that 8 were there before it, and not 9."""
     sale = Movement("2026-03-01T12:00:30.000Z", -1, None, "order #1")
     shelf = StockSnapshot(7, 7, (moved(LATER, -1, 7),), untold=(sale,), is_studied=True)
@@ -172,7 +172,7 @@ def test_a_sale_lost_before_the_first_movement_is_taken_from_its_order() -> None
         (2_000_000, Policy(), 1, "adjustments of up to"),
     ],
 )
-def test_what_is_too_strange_is_for_a_person(
+def test_a_gap_that_is_too_strange_is_left_to_an_operator(
     quantity: int, policy: Policy, age_hours: int, said: str | None
 ) -> None:
     found = compute(Count(quantity, AS_OF), StockSnapshot(10, 10), policy)
@@ -199,7 +199,7 @@ DELTAS = st.lists(st.sampled_from([-5, -2, -1, 1, 3]), max_size=8)
 
 
 @given(st.integers(0, 50), DELTAS, DELTAS, st.integers(0, 100), st.integers(0, 99))
-def test_a_step_leads_to_the_count_and_what_moved_since(
+def test_an_adjustment_leads_to_the_count_and_later_moves(
     stock: int, before: list[int], after: list[int], quantity: int, seed: int
 ) -> None:
     """In whatever order the movements are known; any that is missing is noticed."""

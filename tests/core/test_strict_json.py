@@ -187,6 +187,6 @@ def test_any_bytes_are_read_or_unusable(body: bytes) -> None:
     [(b"[]", "list"), (b"1", "int"), (b'"x"', "str"), (b"null", "NoneType")],
     ids=str,
 )
-def test_an_object_is_asked_for(body: bytes, kind: str) -> None:
+def test_a_json_object_is_required(body: bytes, kind: str) -> None:
     with pytest.raises(Unusable, match=f"is a JSON {kind}, not an object"):
         strict_json.decode_object(body)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 from datetime import UTC, date, datetime, timedelta, timezone
+from itertools import count, takewhile
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul.core.backoff_and_circuit import delay_seconds
-from backhaul.core.clock import Clock, SystemClock, from_text, normalize, to_text
+from backhaul.core.clock import Clock, SystemClock, from_text, normalize, pause, to_text
 from scenes.clock import VirtualClock
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 NORMAL = [
     ("2026-01-02T03:04:05.678Z", "2026-01-02T03:04:05.678Z"),
@@ -56,7 +63,7 @@ NO_TIME = [
 
 
 @pytest.mark.parametrize("text", NO_TIME, ids=repr)
-def test_what_is_no_time_is_a_value_error(text: str) -> None:
+def test_text_that_is_no_time_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         normalize(text)
 
@@ -178,3 +185,30 @@ def test_wait_doubles_up_to_the_cap(attempt: int, least: float, most: float) -> 
     assert waits[0] == least
     assert waits[1] == pytest.approx((least + most) / 2)
     assert waits[2] == pytest.approx(most)
+
+
+def test_ctrl_c_ends_a_pause_wherever_it_comes() -> None:
+    """An Event gives up its lock before it waits: there it became a RuntimeError."""
+
+    def is_interrupted(after: int) -> bool:
+        """Press Ctrl-C at one of the calls of a pause; return whether it has it."""
+        left, own = after, sys._getframe()
+
+        def press(frame: FrameType, event: str, _: object) -> None:
+            nonlocal left
+            left -= event.startswith("c_") and frame is not own
+            if left < 0:
+                sys.setprofile(None)
+                signal.raise_signal(signal.SIGINT)
+
+        sys.setprofile(press)
+        try:
+            pause(0)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(None)
+        return False
+
+    presses = list(takewhile(bool, map(is_interrupted, count())))
+    assert len(presses) >= 2

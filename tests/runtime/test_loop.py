@@ -54,7 +54,7 @@ def clock() -> VirtualClock:
 
 
 @pytest.mark.parametrize(("at_start", "runs"), [(True, [1, 2]), (False, [0, 1])])
-async def test_it_works_at_the_start_or_after_a_wake(
+async def test_a_loop_works_at_the_start_or_after_a_wake(
     at_start: bool, runs: Sequence[int], clock: VirtualClock
 ) -> None:
     worker = Worker(clock, at_start=at_start)
@@ -93,7 +93,7 @@ async def test_a_wake_during_the_work_makes_it_work_again(clock: VirtualClock) -
     await killed(running)
 
 
-async def test_it_rests_by_the_clock_until_it_is_woken_or_due(
+async def test_a_loop_rests_by_the_clock_until_it_is_woken_or_due(
     clock: VirtualClock,
 ) -> None:
     worker = Worker(clock, 10.0, 10.0)
@@ -121,7 +121,7 @@ async def test_work_that_has_more_is_done_again_and_lets_others_run(
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=["alone", "in a group"])
-async def test_a_busy_database_is_asked_again_after_a_rest_that_no_wake_shortens(
+async def test_a_busy_database_is_retried_after_a_pause_that_no_wake_shortens(
     refused: Exception, clock: VirtualClock
 ) -> None:
     worker = Worker(clock, refused)

@@ -132,7 +132,7 @@ def test_an_inexact_time_is_refused_or_left_out(
     ],
 )
 @pytest.mark.parametrize("read", [moment, moment_if_exact])
-def test_what_is_not_a_time_is_refused_with_an_example(
+def test_text_that_is_not_a_time_is_refused_with_an_example(
     read: Any, date_format: str | None, advice: str
 ) -> None:
     with pytest.raises(Unusable) as refused:

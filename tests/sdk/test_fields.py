@@ -66,7 +66,7 @@ INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u202a\u2066\u034f\ufe0f\
         Decimal("794658123456.00"),
     ],
 )
-def test_an_identifier_is_read_without_what_spreadsheets_add(cell: object) -> None:
+def test_an_identifier_is_read_without_spreadsheet_decoration(cell: object) -> None:
     assert identifier(cell, "tracking number") == NUMBER
 
 
@@ -138,7 +138,7 @@ def test_a_placeholder_is_no_identifier(cell: object) -> None:
         *(("+", "+"), ("\u2605", "\u2605"), ("DHL (NA)", "DHL (NA)")),
     ],
 )
-def test_what_only_resembles_a_placeholder_is_kept(cell: str, text: str) -> None:
+def test_text_that_only_resembles_a_placeholder_is_kept(cell: str, text: str) -> None:
     assert identifier(cell, "sku") == text
     assert label(cell, "carrier") == text
 
@@ -159,7 +159,7 @@ def test_an_error_of_a_spreadsheet_is_refused(cell: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["#1001", "#A1", "#NV1", "Err:5", "#N/A-7", "##1"])
-def test_what_only_resembles_an_error_is_kept(text: str) -> None:
+def test_text_that_only_resembles_an_error_is_kept(text: str) -> None:
     assert identifier(text, "order") == text
 
 
@@ -177,7 +177,7 @@ def test_a_column_that_was_too_narrow_is_refused() -> None:
         (7.94658e20, False, "the tracking number came as the number 7.946580E+20"),
     ],
 )
-def test_lost_digits_are_named_for_what_they_are(
+def test_lost_digits_are_reported_as_such(
     value: object, is_text: bool, said: str
 ) -> None:
     with pytest.raises(Unusable, match=re.escape(said)):
@@ -245,7 +245,7 @@ def test_invisible_characters_and_blanks_around_change_nothing(
 
 
 @given(st.from_regex(r"[A-Z0-9]{1,4}-?[0-9]{1,9}[1-9]", fullmatch=True))
-def test_every_mark_around_an_identifier_is_taken_away(text: str) -> None:
+def test_every_wrapper_around_an_identifier_is_removed(text: str) -> None:
     link = f'=HYPERLINK("https://t.example/?n={text}";"{text}")'
     cells = [f'="{text}"', f"'{text}", f"\u200b{text}\u200b", link]
     assert {identifier(cell, "order") for cell in cells} == {text}
@@ -321,7 +321,7 @@ def test_a_whole_number(value: object, decimal: Any, number: int) -> None:
         "9" * 5000,
     ],
 )
-def test_what_is_no_whole_number_is_refused(value: object, decimal: Any) -> None:
+def test_text_that_is_no_whole_number_is_refused(value: object, decimal: Any) -> None:
     with pytest.raises(Unusable, match="quantity must be a whole number, not"):
         whole_number(value, "quantity", decimal)
 
@@ -339,7 +339,7 @@ def test_a_number_has_no_locale(value: Decimal) -> None:
 
 
 @pytest.mark.parametrize("text", ["1.000", "2.125", "1,000"])
-def test_thousands_or_decimals_is_asked(text: str) -> None:
+def test_an_ambiguous_separator_requires_the_decimal_setting(text: str) -> None:
     with pytest.raises(Unusable, match=r'number is \d+: set decimal = "[.,]"'):
         whole_number(text, "quantity")
 

@@ -25,7 +25,7 @@ async def states(emit: Callable[[Record | Bad], Awaitable[Receipt]]) -> list[str
     return [(await emit(record)).state for record in given]
 
 
-async def test_a_bad_row_that_was_mended_at_its_source_is_taken() -> None:
+async def test_a_bad_row_that_was_corrected_at_its_source_is_stored() -> None:
     host = MemoryHost()
     assert await states(host.emit) == [
         *("quarantined", "accepted", "duplicate", "duplicate"),
@@ -33,7 +33,7 @@ async def test_a_bad_row_that_was_mended_at_its_source_is_taken() -> None:
     assert (host.records, host.bad) == ({"k1": MENDED}, {})
 
 
-async def test_the_real_host_takes_it_too(tmp_path: Path) -> None:
+async def test_the_real_host_accepts_the_corrected_row_too(tmp_path: Path) -> None:
     async with started_store(tmp_path / "b.db") as store:
         real = await states(host_of(Desk(), store).emit)
     # It does not know the article yet.

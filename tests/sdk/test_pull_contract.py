@@ -190,7 +190,7 @@ CATCHES: Mapping[str, tuple[type[Source], ...]] = {
     ("invariant", "source"),
     [(name, source) for name, sources in CATCHES.items() for source in sources],
 )
-async def test_what_is_broken_is_caught(
+async def test_a_broken_connector_is_caught(
     invariant: str, source: type[Source], request: pytest.FixtureRequest
 ) -> None:
     check = getattr(PullContract(), f"test_{invariant}")

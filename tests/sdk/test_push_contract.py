@@ -67,7 +67,7 @@ CATCHES: Mapping[str, tuple[type[LedgerSink], ...]] = {
     ("invariant", "sink"),
     [(name, sink) for name, sinks in CATCHES.items() for sink in sinks],
 )
-async def test_what_is_broken_is_caught(
+async def test_a_broken_connector_is_caught(
     invariant: str, sink: type[LedgerSink], request: pytest.FixtureRequest
 ) -> None:
     check = getattr(PushContract(), f"test_{invariant}")

@@ -14,6 +14,7 @@ from backhaul_connectors.file_drop.files import FileCursor as Files
 from backhaul_connectors.http_json.client import positions_of
 from backhaul_connectors.sql.cursor import SqlCursor as Tables
 from backhaul_connectors.tryton.reader import TrytonCursor as Shipments
+from backhaul_sdk.erp import ErpCursor
 from backhaul_sdk.fields import Unusable, parse_time, reason_of, rfc3339
 from backhaul_sdk.records import STOCK_REASONS
 
@@ -29,7 +30,7 @@ def test_no_reason_is_the_default_and_another_is_refused() -> None:
         reason_of("sold", STOCK_REASONS, "RETURN")
 
 
-def test_times_are_told_in_utc() -> None:
+def test_times_are_returned_in_utc() -> None:
     at = datetime.fromisoformat("2026-03-31T14:05:00.5+02:00")
     assert rfc3339(at) == "2026-03-31T12:05:00.500000Z"
     assert rfc3339(at, "milliseconds") == "2026-03-31T12:05:00.500Z"
@@ -68,4 +69,28 @@ def test_a_cursor_of_another_shape_is_the_beginning(text: str) -> None:
     assert Files.from_text(text) == Files()
     assert Tables.from_text(text) == Tables({})
     assert Shipments.from_text(text) == Shipments()
+    assert ErpCursor.from_text(text) == ErpCursor()
     assert positions_of(text) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["2026-01-01", "", "", "", 0]',
+        '["", "2026-01-01T00:00:00", "", "", 0]',
+        '["", "", null, "", 0]',
+        '["", "", "", true, 0]',
+        '["", "", "", "", 1e999]',
+        '["", "", "", "", NaN]',
+        '["soon", "", "", "", 0]',
+        '[7, "", "", "", 0]',
+    ],
+)
+def test_a_cursor_of_an_erp_with_a_wrong_part_is_the_beginning(text: str) -> None:
+    assert ErpCursor.from_text(text) == ErpCursor()
+
+
+def test_a_cursor_of_an_erp_is_read_as_it_was_written() -> None:
+    zone = "2026-01-01T00:00:00+00:00"
+    cursor = ErpCursor(zone, zone, "DN-1", 7, 12.5)
+    assert ErpCursor.from_text(cursor.to_text()) == cursor

@@ -78,7 +78,7 @@ def test_a_moment_is_compared_with_the_clock_of_the_server() -> None:
 
 
 @given(st.text() | st.integers(min_value=-(10**25)).map(str) | st.floats().map(str))
-def test_no_value_asks_for_an_absurd_wait(value: str) -> None:
+def test_no_value_causes_an_absurd_wait(value: str) -> None:
     wait = wait_seconds(value, HTTP_NOW, NOW)
     assert wait is None or 0 <= wait <= LONGEST_PLAUSIBLE_SECONDS
 

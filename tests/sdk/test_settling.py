@@ -22,20 +22,20 @@ class System:
         return self.finds.pop(0)
 
 
-async def test_a_look_that_began_too_early_proves_no_absence() -> None:
+async def test_a_lookup_that_began_too_early_proves_no_absence() -> None:
     system = System(Absent(), Found("1"), seconds=30)
     late = LateArrivals(20, system.clock)
     late.request_may_run()
     assert await late.lookup(system.look) == Found("1")
 
 
-async def test_where_nothing_is_at_work_one_look_is_enough() -> None:
+async def test_without_a_request_in_flight_one_lookup_is_enough() -> None:
     system = System(Absent(), seconds=30)
     late = LateArrivals(20, system.clock)
     assert await late.lookup(system.look) == Absent()
 
 
-async def test_what_is_there_or_cannot_be_told_is_not_waited_for() -> None:
+async def test_a_found_or_unknown_change_is_not_waited_for() -> None:
     for found in (Found("1"), Unknown("who knows")):
         system = System(found, seconds=0)
         late = LateArrivals(600, system.clock)

@@ -46,6 +46,15 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+def pause(seconds: float) -> None:
+    """Block this thread; Ctrl-C ends it with KeyboardInterrupt.
+
+    A wait for an Event would not do: a Ctrl-C while it gives up its lock becomes a
+    RuntimeError.
+    """
+    time.sleep(seconds)
+
+
 def for_file_name(moment: datetime) -> str:
     """Return a time for a file name: 20260301T120000Z."""
     return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ASSUMED_PER_SECOND = 4.0
 ASSUMED_BURST = 40.0
@@ -196,3 +196,10 @@ def _parameters(header: str, *names: str) -> list[int | None]:
 
 def _first(header: str) -> str:
     return header.partition(",")[0]
+
+
+def limit_in_words(said: str, headers: Mapping[str, str]) -> str:
+    """Return what a platform said, and its headers that ask for a pause."""
+    names = ("Retry-After", "RateLimit-Policy", "RateLimit")
+    told = [f"{name}: {headers[name]:.60}" for name in names if name in headers]
+    return f"the platform answered {said} ({'; '.join(told)})"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from backhaul.core.clock import Clock
+    from backhaul.runtime.tracing import Tracer
 
     Report: TypeAlias = "Callable[..., Awaitable[None]]"
 
@@ -135,7 +136,8 @@ class StoreContext(Struct, frozen=True):
     """What every part of one store is given.
 
     `report` stores the end of a job's run: it takes the job, when the run began, and
-    what it did. `lease` says until when a claimed command may be sent.
+    what it did. `lease` says until when a claimed command may be sent. `tracer` is None
+    where traces are off.
     """
 
     name: str
@@ -144,3 +146,4 @@ class StoreContext(Struct, frozen=True):
     signals: StoreSignals = field(default_factory=StoreSignals)
     report: Report = no_report
     lease: Lease = Unlimited()
+    tracer: Tracer | None = None
