@@ -151,7 +151,7 @@ async def test_a_manifest_that_names_no_carrier_is_usable(drop: Drop) -> None:
     assert shipped(drop) == [("1001", "DHL", "00340434161094000001")]
 
 
-async def test_a_fixed_value_stands_for_empty_cells_only(drop: Drop) -> None:
+async def test_a_fixed_value_replaces_empty_cells_only(drop: Drop) -> None:
     drop.options["fulfillment_values"] = {"tracking_company": "DHL"}
     drop.put(
         "fulfillments-1.csv", "order,tracking_company,tracking_number\n1,UPS,A\n2,,B\n"
@@ -322,7 +322,7 @@ async def test_the_settings_may_say_that_each_row_is_a_whole_order(drop: Drop) -
     assert record.everything
 
 
-async def test_a_name_in_the_settings_is_taken_before_any_synonym(drop: Drop) -> None:
+async def test_a_name_in_the_settings_wins_over_any_synonym(drop: Drop) -> None:
     drop.options["fulfillment_columns"] = {"order": "Tracking", "sku": ""}
     header = "Tracking;Carrier;Waybill;Artikelnummer;Bestellnummer"
     drop.put("fulfillments.csv", f"{header}\n1;DHL;T;A;9\n")

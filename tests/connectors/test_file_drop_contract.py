@@ -10,6 +10,7 @@ import pytest
 from backhaul_sdk.testing import Bench, MemoryHost, PullContract
 from connectors.dropping import CANCELLATIONS, FULFILLMENTS, STOCK_DELTAS, Drop
 from connectors.examples import documented
+from connectors.interchanges import edifact, x12
 from connectors.spreadsheets import archive, sheet_of
 
 if TYPE_CHECKING:
@@ -33,18 +34,53 @@ def as_spreadsheet(rows: Sequence[str]) -> bytes:
     return archive(sheet_of(rows))
 
 
+def as_despatch_advices(rows: Sequence[str]) -> bytes:
+    """Return a DESADV for each row; a row without all cells has no line."""
+    header, *cells = (row.strip().split(",") for row in rows)
+    messages = []
+    for row in cells:
+        values = dict(zip(header, row, strict=False))
+        number = values.get("tracking_number", "")
+        carrier = f"TDT+20++30+31+:::{values.get('tracking_company', '')}"
+        references = [f"RFF+ON:{values.get('order')}", f"RFF+CN:{number}", carrier]
+        lines = ["LIN+1", "PIA+1+LS-S:SA", "QTY+12:1", "FTX+ZZZ+++unknown"]
+        inner = [f"BGM+351+{number}+9", *references, *(lines if number else ())]
+        messages.append(["DESADV:D:96A:UN", *inner])
+    return edifact(*messages)
+
+
+def as_inventory_advice(rows: Sequence[str]) -> bytes:
+    """Return an 846 with an item for each row; one without all cells has no SKU."""
+    header, *cells = (row.strip().split(",") for row in rows)
+    inner = ["BIA*00*MM*1*20260331*0600"]
+    for row in cells:
+        values = dict(zip(header, row, strict=False))
+        inner += [f"LIN**SK*{values.get('sku', '')}", "PID*F****unknown"]
+        inner.append(f"QTY*33*{values.get('quantity', '')}*EA")
+    return x12(["846", *inner])
+
+
 KINDS = {
     "fulfillments": (FULFILLMENTS, "{},BlueDart,BD{}"),
     "cancellations": (CANCELLATIONS, "{},yes,customer"),
     "stock-deltas": (STOCK_DELTAS, "LS-{},-2,damaged"),
     "stock-levels": ("sku,quantity,as_of\n", "LS-{},{},2026-03-31T06:00"),
 }
-FORMATS = {"csv": as_csv, "jsonl": as_json, "xlsx": as_spreadsheet}
+FORMATS = {
+    "csv": as_csv,
+    "jsonl": as_json,
+    "xlsx": as_spreadsheet,
+    "edi": as_despatch_advices,
+    "x12": as_inventory_advice,
+}
+EDI_NAMES = {"fulfillments": "*.edi", "stock_levels": "*.x12"}
 TRIED = (
     ("fulfillments", "csv"),
     ("cancellations", "jsonl"),
     ("stock-deltas", "csv"),
     ("stock-levels", "xlsx"),
+    ("fulfillments", "edi"),
+    ("stock-levels", "x12"),
 )
 
 
@@ -54,7 +90,7 @@ class DropBench(Bench):
     secrets: Sequence[str] = ("no password is set for a folder",)
 
     def __init__(self, path: Path, kind: str, ending: str) -> None:
-        self._drop = Drop(path)
+        self._drop = Drop(path, EDI_NAMES if ending in ("edi", "x12") else {})
         self._kind, self._ending = kind, ending
         self._header, self._row = KINDS[kind]
 

@@ -56,7 +56,7 @@ def read(content: bytes, encoding: str = "utf-8", delimiter: str = ",") -> list[
     encoding=st.sampled_from(["utf-8", "utf-8-sig", "cp1252"]),
     ends=st.booleans(),
 )
-def test_what_a_csv_writer_writes_is_read_back(
+def test_the_output_of_a_csv_writer_is_read_back(
     rows: list[list[str]],
     delimiter: str,
     line_end: str,
@@ -85,7 +85,9 @@ def test_each_row_knows_its_line_and_its_text(rows: list[list[str]]) -> None:
     rows=st.lists(st.tuples(full_cells, cells).map(list), max_size=8),
     limit=st.integers(1, 4),
 )
-def test_reading_in_steps_is_reading_at_once(rows: list[list[str]], limit: int) -> None:
+def test_reading_in_chunks_equals_reading_at_once(
+    rows: list[list[str]], limit: int
+) -> None:
     content = written(rows, ",", "\n", 0).encode("utf-8-sig")
     position, found = Position(), list[CsvRow]()
     for _ in range(len(rows) + 1):

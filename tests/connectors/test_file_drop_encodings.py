@@ -164,7 +164,9 @@ async def test_letters_that_are_wrong_in_the_file_are_not_shown_to_a_buyer(
         "ヤマト運輸",
     ],
 )
-async def test_true_letters_are_not_taken_for_wrong_ones(drop: Drop, word: str) -> None:
+async def test_valid_letters_are_not_mistaken_for_wrong_ones(
+    drop: Drop, word: str
+) -> None:
     drop.put("fulfillments.csv", f"{FULFILLMENTS}1001,{word},X\n")
     await drop.pull()
     assert carriers(drop) == [word]

@@ -127,7 +127,9 @@ async def test_json_has_the_whole_document(drop: Drop) -> None:
     assert (said["id"], said["topic"]) == (change.id, "stock.changed")
 
 
-async def test_what_the_back_office_took_away_is_still_found(drop: Drop) -> None:
+async def test_an_export_that_the_back_office_removed_is_still_found(
+    drop: Drop,
+) -> None:
     connector = drop.connector()
     await connector.open()
     change = sample_change(1)
@@ -148,7 +150,7 @@ async def test_a_file_that_never_got_its_name_is_absent(drop: Drop) -> None:
     assert isinstance(await connector.lookup(change), Absent)
 
 
-async def test_without_a_folder_news_is_refused(tmp_path: Path) -> None:
+async def test_a_change_without_a_folder_is_refused(tmp_path: Path) -> None:
     connector = Drop(tmp_path).connector()
     await connector.open()
     said = await connector.push(sample_change(1))

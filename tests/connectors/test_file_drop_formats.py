@@ -152,7 +152,7 @@ async def test_a_level_without_date_is_of_the_file(drop: Drop) -> None:
     assert (record.quantity, record.as_of) == (0, "2026-01-01T00:00:00Z")
 
 
-async def test_the_same_levels_counted_again_are_news(drop: Drop) -> None:
+async def test_the_same_levels_counted_again_are_a_new_count(drop: Drop) -> None:
     for day in range(3):
         # Written anew each night, or the same file dropped again.
         path = drop.put("stock-levels.csv", "sku,quantity\nLS-S,7\n")
@@ -161,7 +161,7 @@ async def test_the_same_levels_counted_again_are_news(drop: Drop) -> None:
     assert len(drop.records()) == 2
 
 
-async def test_dated_levels_dropped_again_are_no_news(drop: Drop) -> None:
+async def test_dated_levels_dropped_again_are_no_new_count(drop: Drop) -> None:
     drop.put("stock-levels.csv", f"{LEVELS}A,7,{MIDNIGHT}\nB,1,{MIDNIGHT}\n")
     await drop.pull()
     drop.put("stock-levels.csv", f"{LEVELS}A,7,{MIDNIGHT}\nB,2,{MIDNIGHT}\n")
@@ -257,7 +257,7 @@ def test_numbers_are_read_as_their_country_writes_them(
         ("-5-", "auto", None),
     ],
 )
-def test_what_could_be_either_is_refused(
+def test_a_file_that_could_be_either_is_refused(
     text: str, decimal: str, number: int | None
 ) -> None:
     assert read(text, decimal) == number

@@ -54,7 +54,7 @@ async def test_a_stock_file_that_grew_goes_on_behind_another_file(drop: Drop) ->
     assert drop.reasons() == []
 
 
-async def test_another_file_of_the_same_name_is_taken_whole(drop: Drop) -> None:
+async def test_another_file_of_the_same_name_is_read_whole(drop: Drop) -> None:
     for name, sku in ((A, "A1"), (B, "B1"), (A, "A2"), (B, "B2")):
         await take(drop, name, changes(sku))
     assert taken(drop) == ["A1", "B1", "A2", "B2"]
@@ -96,7 +96,7 @@ async def test_a_last_row_that_only_lacked_its_line_end_was_whole(drop: Drop) ->
     assert drop.reasons() == []
 
 
-async def test_what_was_held_stays_so_and_the_next_file_is_taken(drop: Drop) -> None:
+async def test_a_held_file_stays_held_and_the_next_file_is_read(drop: Drop) -> None:
     changed = changes("A0", "A1", "A2")
     await take_first_row(drop, A, changes("A1", "A2"))
     await take(drop, A, changed)
@@ -121,7 +121,7 @@ async def test_shipments_in_between_push_no_stock_file_out_of_memory(
     assert taken(drop) == ["A1", "A2"]
 
 
-async def test_so_many_names_are_remembered_and_no_more(drop: Drop) -> None:
+async def test_the_number_of_remembered_names_is_limited(drop: Drop) -> None:
     await take(drop, A, changes("A1"))
     await take(drop, B, changes("B1"))
     for number in range(MOST_REMEMBERED):

@@ -36,7 +36,7 @@ def put(drop: Drop, name: str, content: str, modified_ns: int) -> None:
 
 
 @pytest.mark.parametrize("modified_ns", [BEYOND_9999, BEFORE_1, BEFORE_1970])
-async def test_a_file_says_what_it_says_whatever_its_time(
+async def test_a_file_of_any_modification_time_is_read(
     drop: Drop, modified_ns: int
 ) -> None:
     put(drop, "fulfillments-1.csv", f"{FULFILLMENTS}1001,DHL,1\n", modified_ns)
@@ -49,7 +49,7 @@ async def test_a_file_says_what_it_says_whatever_its_time(
 
 
 @pytest.mark.parametrize("modified_ns", [BEYOND_9999, BEFORE_1])
-async def test_counts_that_nobody_can_date_are_held(
+async def test_counts_without_a_valid_date_are_held(
     drop: Drop, modified_ns: int
 ) -> None:
     put(drop, "stock-levels-1.csv", LEVELS, modified_ns)

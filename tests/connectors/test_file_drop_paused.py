@@ -107,7 +107,7 @@ async def test_a_file_without_a_last_line_end_is_read_after_the_longer_wait(
     assert shift.numbers() == {"1001": "JD1"}
 
 
-async def test_rows_that_come_after_the_file_was_archived_are_read_and_told(
+async def test_rows_written_after_the_file_was_archived_are_read_and_reported(
     shift: Shift,
 ) -> None:
     with shift.writer(NAME) as write:
@@ -127,7 +127,7 @@ async def test_rows_that_come_after_the_file_was_archived_are_read_and_told(
     assert shift.connector.notices() == []
 
 
-async def test_a_row_that_was_taken_half_is_put_to_an_operator_and_not_sent_twice(
+async def test_a_row_that_was_read_half_goes_to_an_operator_and_is_not_sent_twice(
     shift: Shift,
 ) -> None:
     with shift.writer(NAME) as write:
@@ -174,7 +174,7 @@ async def test_the_rest_of_a_list_of_levels_is_read(shift: Shift) -> None:
     assert [(r.sku, r.quantity) for r in records] == [("A", 30), ("B", 5)]
 
 
-async def test_a_count_that_was_taken_half_is_taken_again_as_it_became(
+async def test_a_count_that_was_read_half_is_read_again_as_completed(
     shift: Shift,
 ) -> None:
     with shift.writer("stock-levels.csv") as write:
@@ -193,7 +193,7 @@ async def test_a_count_that_was_taken_half_is_taken_again_as_it_became(
     assert shift.drop.reasons() == []
 
 
-async def test_an_archived_file_that_was_written_anew_is_told(shift: Shift) -> None:
+async def test_an_archived_file_that_was_rewritten_is_reported(shift: Shift) -> None:
     shift.drop.put(NAME, f"{FULFILLMENTS}1001,DHL,JD1\n")
     await shift.wait(10)
     archived = shift.drop.path / "archive" / NAME

@@ -79,7 +79,7 @@ async def test_reporting_again_adds_nothing(drop: Drop) -> None:
     assert len(rejected(drop, path.name)) == 2, "equal rows at two places are two"
 
 
-async def test_a_row_nobody_knows_is_added_long_after(drop: Drop) -> None:
+async def test_a_row_rejected_much_later_is_added(drop: Drop) -> None:
     drop.put("stock-deltas.csv", f"{STOCK_DELTAS}LS-S,-5,OTHER\nLS-M,x,OTHER\n")
     await drop.pull()
     await drop.report()
@@ -216,7 +216,9 @@ async def test_too_many_bad_rows_hold_the_file_untouched(drop: Drop) -> None:
     assert drop.files() == {f"held/{held.name}", f"held/{held.name}.reason.txt"}
 
 
-async def test_a_held_file_is_one_bad_value_however_often_it_comes(drop: Drop) -> None:
+async def test_a_held_file_is_a_single_bad_value_however_often_it_comes(
+    drop: Drop,
+) -> None:
     for _ in range(2):
         drop.put("cancellations.csv", CANCELLATIONS + BAD * 5)
         await drop.pull()

@@ -251,7 +251,7 @@ async def test_cells_that_spreadsheets_add_are_no_harm(drop: Drop) -> None:
         ),
         ("\n\n", "no rows"),
         (b"\xff\xfeo\0r\0", "column order, restock is missing; found: or"),
-        (b"\xd0\xcf\x11\xe0 and so on", "is an old or locked spreadsheet"),
+        (b"\xd0\xcf\x11\xe0 and so on", "is a spreadsheet, not CSV"),
         (b"PK\x03\x04 and so on", "is a spreadsheet, not CSV"),
         (b"ord\0er,restock,reason\n1,1,\n", "names cannot be read"),
         ('order,"restock,reason\n1,1,\n', "column order, restock is missing"),

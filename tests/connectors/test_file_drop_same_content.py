@@ -73,7 +73,9 @@ async def apply(drop: Drop, key: str) -> None:
     await connector.close()
 
 
-async def test_another_name_is_held_and_an_operator_is_asked(drop: Drop) -> None:
+async def test_the_same_content_under_another_name_is_held_for_an_operator(
+    drop: Drop,
+) -> None:
     await take(drop, MONDAY)
     await take(drop, TUESDAY)
     assert total(drop) == -4
@@ -85,7 +87,7 @@ async def test_another_name_is_held_and_an_operator_is_asked(drop: Drop) -> None
     assert f"held/{TUESDAY}" in drop.files()
 
 
-async def test_what_is_applied_counts_once_however_often_it_is_tried(
+async def test_an_applied_file_counts_once_however_often_it_is_tried(
     drop: Drop,
 ) -> None:
     drop.options["batch_rows"] = 1
@@ -129,7 +131,7 @@ async def test_a_third_name_after_an_applied_one_is_held_too(drop: Drop) -> None
     assert (total(drop), len(drop.host.bad)) == (-8, 2)
 
 
-async def test_what_is_gone_from_held_is_said(drop: Drop) -> None:
+async def test_a_file_removed_from_held_is_reported(drop: Drop) -> None:
     await take(drop, MONDAY)
     await take(drop, TUESDAY)
     (drop.path / "held" / TUESDAY).unlink()
@@ -186,7 +188,7 @@ async def test_shipments_are_recognized_by_their_rows(tmp_path: Path) -> None:
     assert (len(drop.records()), drop.host.bad) == (1, {})
 
 
-async def test_content_is_known_long_after_its_name_is_forgotten(
+async def test_content_is_known_long_after_its_name_is_removed(
     tmp_path: Path,
 ) -> None:
     drop = Drop(tmp_path)

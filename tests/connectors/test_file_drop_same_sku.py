@@ -65,7 +65,7 @@ async def test_two_places_of_one_article_are_added_up(drop: Drop) -> None:
         ("A,5\n\nA\nB,2\n", {"A": 5, "B": 2}, {"A": 5, "B": 2}),
     ],
 )
-async def test_rows_of_one_article_wherever_they_stand(
+async def test_rows_of_one_article_at_any_position(
     drop: Drop,
     batch_rows: int,
     rows: str,

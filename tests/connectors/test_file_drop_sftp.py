@@ -11,7 +11,13 @@ from backhaul_connectors.file_drop import FileDrop
 from backhaul_connectors.file_drop.settings import Settings
 from backhaul_sdk import CheckFailed, Rejection, StockAdjustment
 from backhaul_sdk.testing import MemoryHost, PullContract
-from connectors.dropping import FULFILLMENTS, STOCK_DELTAS, Drop
+from connectors.dropping import (
+    FULFILLMENTS,
+    STOCK_DELTAS,
+    Drop,
+    Killed,
+    swap_while_it_is_archived,
+)
 from connectors.test_file_drop_contract import DropBench
 from connectors.test_file_drop_exports import ExportBench, Exports
 from scenes.sshd import Sshd
@@ -26,7 +32,7 @@ ROWS = f"{FULFILLMENTS}1001,DHL,A\n1002,DHL,B\n"
 PASSWORD = "a-password-that-must-not-show"
 
 
-class SftpBench(DropBench):
+class SftpBench(Killed, DropBench):
     """A folder that couriers reach by SFTP, and so do we."""
 
     def __init__(self, path: Path, server: Sshd) -> None:
@@ -40,26 +46,14 @@ class SftpBench(DropBench):
         self.made.append(found := super().connector())
         return found
 
-    async def unplug(self) -> None:
-        self._server.kill()
 
-    async def plug_in(self) -> None:
-        self._server.start()
-
-
-class SftpExports(ExportBench):
+class SftpExports(Killed, ExportBench):
     """A folder from which an ERP takes its files by SFTP."""
 
     def __init__(self, path: Path, server: Sshd) -> None:
         super().__init__(path, server.settings())
         self._server = server
         self.secrets = (str(server.settings()["sftp_key"]).splitlines()[1],)
-
-    async def unplug(self) -> None:
-        self._server.kill()
-
-    async def plug_in(self) -> None:
-        self._server.start()
 
 
 @pytest.fixture
@@ -91,6 +85,14 @@ class TestSftpExports(Exports):
         made = SftpExports(tmp_path, server)
         yield made
         await made.close()
+
+
+@pytest.mark.programs
+async def test_a_file_swapped_while_it_is_archived_stays(
+    tmp_path: Path, server: Sshd
+) -> None:
+    same_size = f"{FULFILLMENTS}1002,DHL,B\n"
+    await swap_while_it_is_archived(Drop(tmp_path, server.settings()), same_size)
 
 
 @pytest.mark.programs
@@ -237,7 +239,9 @@ async def test_names_that_lead_elsewhere_are_passed_over(
     assert Lying.asked == []
 
 
-async def test_a_wrong_password_is_told_without_it(harmful: dict[str, Any]) -> None:
+async def test_a_wrong_password_is_reported_without_showing_it(
+    harmful: dict[str, Any],
+) -> None:
     wrong = {**harmful, "sftp_password": "not-the-password"}
     connector = FileDrop("drop", Settings.model_validate(wrong))
     with pytest.raises(CheckFailed, match="refuses the login of anybody") as found:
@@ -247,7 +251,9 @@ async def test_a_wrong_password_is_told_without_it(harmful: dict[str, Any]) -> N
     assert "not-the-password" not in repr(connector.settings)
 
 
-async def test_nobody_there_is_told_in_a_sentence(harmful: dict[str, Any]) -> None:
+async def test_a_missing_server_is_reported_in_a_sentence(
+    harmful: dict[str, Any],
+) -> None:
     gone = {**harmful, "sftp_port": 1}
     with pytest.raises(CheckFailed, match=r"127\.0\.0\.1:1 cannot be reached"):
         await FileDrop("drop", Settings.model_validate(gone)).check()

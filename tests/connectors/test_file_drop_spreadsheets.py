@@ -50,7 +50,7 @@ async def levels(drop: Drop, content: bytes) -> list[StockLevel]:
     return [record for record in drop.records() if isinstance(record, StockLevel)]
 
 
-async def test_cells_become_what_people_meant(drop: Drop) -> None:
+async def test_cells_become_the_intended_values(drop: Drop) -> None:
     drop.options["timezone"] = "Europe/Berlin"
     content = workbook(
         LEVELS,
@@ -90,7 +90,7 @@ async def test_ruined_cells_go_to_quarantine(drop: Drop, cell: Any, said: str) -
     assert said in drop.reasons()[0]
 
 
-async def test_a_formula_is_what_the_spreadsheet_last_showed(drop: Drop) -> None:
+async def test_a_formula_has_its_last_shown_value(drop: Drop) -> None:
     sheet = (
         f'<worksheet xmlns="{NAMESPACE}"><sheetData><row r="1"><c r="A1" t="str"><v>sku'
         '</v></c><c r="B1" t="str"><v>quantity</v></c></row><row r="3"><c r="A3" '
@@ -219,7 +219,7 @@ HARMFUL = {
 
 
 @pytest.mark.parametrize("name", HARMFUL)
-def test_what_means_harm_is_refused(name: str) -> None:
+def test_a_malicious_spreadsheet_is_refused(name: str) -> None:
     content, said = HARMFUL[name]
     with pytest.raises(FileUnreadable, match=said):
         lines_of(content)
@@ -231,7 +231,7 @@ def test_a_spreadsheet_that_unpacks_to_too_much_is_refused() -> None:
         lines_of(content, max_bytes=10_000)
 
 
-async def test_a_refused_spreadsheet_is_held_and_the_next_is_taken(drop: Drop) -> None:
+async def test_a_refused_spreadsheet_is_held_and_the_next_is_read(drop: Drop) -> None:
     drop.put("stock-levels-1.xlsx", HARMFUL["billion laughs"][0])
     drop.put("stock-levels-2.xlsx", workbook(LEVELS, ("A", 1, None)))
     await drop.pull()
@@ -276,5 +276,5 @@ def test_no_sheet_is_worse_than_a_sentence(text: str) -> None:
         ("123456789012345678", "1.234568E+17"),
     ],
 )
-def test_a_number_is_written_as_people_do(raw: str, text: str) -> None:
+def test_a_number_is_written_in_plain_notation(raw: str, text: str) -> None:
     assert number_text(raw) == text

@@ -72,7 +72,7 @@ KINDS: list[tuple[Callable[[Path], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "says"), KINDS)
-async def test_what_is_no_file_is_said_and_the_others_are_read(
+async def test_an_entry_that_is_no_file_is_reported_and_the_others_are_read(
     drop: Drop, make: Callable[[Path], object], says: str
 ) -> None:
     make(drop.path / NAME)
@@ -93,7 +93,7 @@ async def test_what_is_no_file_is_said_and_the_others_are_read(
     await connector.close()
 
 
-async def test_check_says_what_no_pattern_takes(drop: Drop) -> None:
+async def test_check_names_the_files_that_no_pattern_matches(drop: Drop) -> None:
     connector = drop.connector()
     await connector.open()
     drop.put("versand-0331.csv", ONE)
@@ -108,7 +108,7 @@ async def test_check_says_what_no_pattern_takes(drop: Drop) -> None:
     await connector.close()
 
 
-async def test_our_own_folders_and_markers_are_not_said(drop: Drop) -> None:
+async def test_our_own_folders_and_markers_are_not_reported(drop: Drop) -> None:
     drop.options |= {"exports": "outbox"}
     drop.put(f"{NAME}.done", "")
     drop.put(".hidden", "")
@@ -132,7 +132,7 @@ def names(**options: object) -> FileNames:
         (0, "the server does not say that this is a file"),
     ],
 )
-def test_devices_and_unknown_kinds_are_said(mode: int, says: str) -> None:
+def test_devices_and_unknown_kinds_are_reported(mode: int, says: str) -> None:
     entry = FolderEntry(NAME, mode, Fingerprint(1, 1))
     listing = listed([entry], names(), ())
     assert listing.found == []
@@ -150,7 +150,7 @@ def test_many_names_are_one_sentence() -> None:
     )
 
 
-def test_a_name_that_leads_elsewhere_is_said_and_never_opened() -> None:
+def test_a_link_to_another_place_is_reported_and_never_opened() -> None:
     for name in ("../fulfillments.csv", "a\\fulfillments.csv", "x\0fulfillments.csv"):
         listing = listed(
             [FolderEntry(name, stat.S_IFREG, Fingerprint(1, 1))], names(), ()

@@ -39,7 +39,7 @@ async def test_a_file_stays_until_its_last_row_is_acknowledged(drop: Drop) -> No
     assert drop.files() == {"archive/fulfillments.csv"}
 
 
-async def test_what_was_stored_but_not_acknowledged_is_archived_next_time(
+async def test_a_stored_but_unacknowledged_file_is_archived_next_time(
     drop: Drop,
 ) -> None:
     drop.put("fulfillments.csv", ONE)
@@ -61,7 +61,7 @@ async def test_nothing_in_the_archive_is_replaced(drop: Drop) -> None:
     assert len(drop.records()) == 3
 
 
-async def test_a_file_is_read_when_it_has_settled(drop: Drop) -> None:
+async def test_a_file_is_read_when_it_is_stable(drop: Drop) -> None:
     drop.options["unchanged_seconds"] = 1.0
     connector = drop.connector()
     await connector.open()
@@ -96,7 +96,7 @@ async def test_a_done_file_that_is_older_means_the_file_before(drop: Drop) -> No
     assert len((await drop.pull()).records) == 1
 
 
-async def test_of_a_done_file_that_was_forgotten_people_are_told(drop: Drop) -> None:
+async def test_a_missing_done_file_is_reported(drop: Drop) -> None:
     drop.options |= {"require_done_file": True}
     done = drop.put("fulfillments.csv.done", "")
     path = drop.put("fulfillments.csv", ONE)
@@ -176,7 +176,7 @@ async def test_equal_stock_deltas_are_two_events(drop: Drop) -> None:
     assert len((await drop.pull()).records) == 3
 
 
-async def test_the_same_stock_file_dropped_twice_is_one(drop: Drop) -> None:
+async def test_the_same_stock_file_dropped_twice_counts_once(drop: Drop) -> None:
     content = f"{STOCK_DELTAS}LS-S,-1,DAMAGED\n"
     for name in ("stock-deltas-1.csv", "stock-deltas-2.csv", "stock-deltas-1.csv"):
         drop.put(name, content)
@@ -219,7 +219,7 @@ async def test_a_windows_file_is_read(drop: Drop) -> None:
     assert names == ["Café €", "Zoë"]
 
 
-async def test_a_damaged_utf8_file_is_not_taken_for_windows(drop: Drop) -> None:
+async def test_a_damaged_utf8_file_is_not_read_as_windows_text(drop: Drop) -> None:
     content = f"{FULFILLMENTS}1001,Café,BD1\n1002,Zoë,BD2\n1003,".encode()
     drop.put("fulfillments.csv", content + b"Caf\xe9,BD3\n")
     await drop.pull()
@@ -255,7 +255,7 @@ async def test_a_stock_file_that_grew_goes_on_where_it_ended(drop: Drop) -> None
 
 
 @pytest.mark.parametrize("change", ["LS-9,-1,OTHER\n", "half a row"])
-async def test_a_stock_file_changed_while_it_is_taken_is_held(
+async def test_a_stock_file_changed_while_it_is_read_is_held(
     drop: Drop, change: str
 ) -> None:
     drop.options["batch_rows"] = 2
@@ -300,13 +300,13 @@ async def test_a_file_that_vanishes_does_not_stop_the_others(drop: Drop) -> None
 
 
 @pytest.mark.parametrize("cursor", ["", "null", "{", '{"name": 1}', "[]", "row 7"])
-async def test_a_cursor_nobody_understands_begins_anew(drop: Drop, cursor: str) -> None:
+async def test_an_unreadable_cursor_starts_over(drop: Drop, cursor: str) -> None:
     drop.host.cursor = cursor
     drop.put("fulfillments.csv", ONE)
     assert len((await drop.pull()).records) == 1
 
 
-async def test_check_explains_what_is_wrong(drop: Drop, tmp_path: Path) -> None:
+async def test_check_explains_each_problem(drop: Drop, tmp_path: Path) -> None:
     drop.path = tmp_path / "nowhere"
     with pytest.raises(CheckFailed, match="nowhere is not a folder"):
         await drop.connector().check()

@@ -104,7 +104,9 @@ async def test_two_ways_that_begin_at_once_leave_no_line_behind(tmp_path: Path) 
         await until(lambda: not inside, "every connection is closed")
 
 
-async def test_a_file_is_read_on_though_news_were_given_up(tmp_path: Path) -> None:
+async def test_a_file_is_read_further_although_changes_were_discarded(
+    tmp_path: Path,
+) -> None:
     inside: list[Doorman] = []
     go, reading = asyncio.Event(), asyncio.Event()
     async with courier(tmp_path, inside, lambda ch: Slow(ch, go, reading)) as drop:

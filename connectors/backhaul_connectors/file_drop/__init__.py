@@ -1,4 +1,4 @@
-"""CSV, JSON and XLSX files in a local folder or on an SFTP server."""
+"""CSV, JSON and spreadsheet files in a folder, a bucket or a mailbox."""
 
 from backhaul_connectors.file_drop.connector import FileDrop
 

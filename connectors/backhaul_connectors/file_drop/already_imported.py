@@ -58,7 +58,7 @@ def is_repeat(file: ReadableFile, read: InspectedFile, cursor: FileCursor) -> bo
 
     A file without rows is never a repeat.
     """
-    if file.form.follows_content or not read.cells:
+    if read.table.file.form.follows_content or not read.cells:
         return False
     known = cursor.of(file.name, read.identity)
     if known.sha256 != read.identity:
@@ -204,7 +204,7 @@ async def judge(
     ended = has_grown and await in_thread(_ends_a_line, file, known.size)
     if ended and not known.is_held:
         return await count(read, known.row, settings, is_sure=is_sure)
-    if not file.form.follows_content and (has_grown or known.is_partial):
+    if not read.table.file.form.follows_content and (has_grown or known.is_partial):
         return UnusableFile(read.identity, _changed(known), known=known)
     if has_grown and known.row == known.rows:
         begun = ImportedBeginning(known.sha256, known.size, known.rows)
@@ -245,7 +245,7 @@ async def _judge_rest(
     """Judge the rows after the beginning that was imported before."""
     row, bad = begun.rows, tuple[Bad, ...]()
     if row and not await in_thread(_ends_a_line, file, begun.size):
-        is_count = file.form.dated_by_file
+        is_count = read.table.file.form.dated_by_file
         if is_count or await _last_was_bad(file, begun.size, settings, copies):
             # A later count replaces the first one; a bad row had no effect.
             row -= 1

@@ -54,7 +54,7 @@ def _values(form: FileKind, layout: Layout, row: CsvRow) -> Mapping[str, ReadVal
     """Return the cells by field; none if it is not certain where each cell belongs."""
     if row.problem or (len(row.cells) != layout.width and not layout.pads_rows):
         return {}
-    names = _names(layout)
+    names = column_names(layout)
     read: dict[str, ReadValue] = {}
     for meaning, place in layout.places.items():
         if meaning.startswith("key "):
@@ -66,7 +66,7 @@ def _values(form: FileKind, layout: Layout, row: CsvRow) -> Mapping[str, ReadVal
     return read
 
 
-def _names(layout: Layout) -> list[str]:
+def column_names(layout: Layout) -> list[str]:
     """Return the names of the columns as the file writes them."""
     # The header of lines of JSON is written with commas.
     sign = "," if layout.members is not None else layout.delimiter

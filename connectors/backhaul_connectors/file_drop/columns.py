@@ -441,7 +441,13 @@ def _list(values: object) -> object:
     return (values,) if isinstance(values, str) else values
 
 
-Values: TypeAlias = dict[str, Annotated[tuple[str, ...], BeforeValidator(_list)]]
+Values: TypeAlias = dict[
+    str,
+    Annotated[
+        tuple[str, ...],
+        BeforeValidator(_list, json_schema_input_type=str | tuple[str, ...]),
+    ],
+]
 """By column: a value, or a list of values."""
 
 

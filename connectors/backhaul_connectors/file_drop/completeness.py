@@ -13,6 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from backhaul_connectors.file_drop.csv_reader import END_OF_FILE
+from backhaul_connectors.file_drop.edi.syntax import (
+    HEAD_BYTES,
+    TAIL_BYTES,
+    has_trailer,
+    syntax_of,
+)
 from backhaul_connectors.file_drop.files import ARCHIVE, FileIncomplete, FoundFile
 from backhaul_connectors.file_drop.folder import FolderListing
 
@@ -55,12 +61,19 @@ NOTICE_SECONDS = 3_600.0
 def check_end(file: ReadableFile) -> None:
     """Raise FileIncomplete if the file has no end; FileChanged as `open` does."""
     with file.open() as stream:
-        head = stream.read(_TEXT_TAIL)
+        head = stream.read(HEAD_BYTES)
         size = file.fingerprint.size
         is_archive = head.startswith(ZIP)
-        tail = _tail(stream, size, _LONGEST_COMMENT + _END.size if is_archive else 0)
+        is_edi = syntax_of(head) is not None
+        length = TAIL_BYTES if is_edi else 0
+        tail = _tail(
+            stream, size, _LONGEST_COMMENT + _END.size if is_archive else length
+        )
     if is_archive:
         problem = "" if has_end_record(tail, size) else "its end record is missing"
+    elif is_edi:
+        is_whole = has_trailer(head, tail)
+        problem = "" if is_whole else "the last segment of its interchange is missing"
     elif _is_array(file, head):
         is_closed = _plain(tail).endswith(b"]")
         problem = "" if is_closed else "its last bracket is missing"
@@ -126,7 +139,8 @@ class SeenFile(Struct):
 class StabilityTracker:
     """Remembers since when each file has not changed.
 
-    `clock` returns seconds that never go back.
+    `clock` returns seconds that never go back. If the folder `is_atomic`, no file needs
+    to wait.
     """
 
     undeclared: Sequence[FoundFile] = ()
@@ -139,11 +153,12 @@ class StabilityTracker:
         clock: Callable[[], float],
         *,
         require_done_file: bool,
+        is_atomic: bool,
     ) -> None:
-        self._unchanged_seconds = settings.unchanged_seconds
-        self._incomplete_seconds = max(
-            settings.incomplete_seconds, settings.unchanged_seconds
-        )
+        unchanged = 0.0 if is_atomic else settings.unchanged_seconds
+        incomplete = 0.0 if is_atomic else settings.incomplete_seconds
+        self._unchanged_seconds = unchanged
+        self._incomplete_seconds = max(incomplete, unchanged)
         self._require_done_file = require_done_file
         self._names = names
         self._clock = clock
@@ -240,6 +255,8 @@ class ArchiveWatcher:
 
     async def grown(self, cursor: FileCursor) -> list[GrownFile]:
         """Return the archived files that changed and are stable by now."""
+        if self._place.is_atomic:
+            return []
         names = {watched.stored_as for watched in cursor.watched}
         self._due = {name: due for name, due in self._due.items() if name in names}
         changed = [each for w in cursor.watched if (each := await self._changed(w))]

@@ -19,6 +19,8 @@ from backhaul_connectors.file_drop.already_imported import (
 from backhaul_connectors.file_drop.columns import known_names
 from backhaul_connectors.file_drop.completeness import ArchiveWatcher, StabilityTracker
 from backhaul_connectors.file_drop.csv_reader import key_of
+from backhaul_connectors.file_drop.edi.exports import EdiExports
+from backhaul_connectors.file_drop.edi_settings import EDI_FORMATS
 from backhaul_connectors.file_drop.files import (
     ARCHIVE,
     HELD,
@@ -27,22 +29,29 @@ from backhaul_connectors.file_drop.files import (
     FileCursor,
     FileIncomplete,
     FileNames,
+    FileUnreadable,
     FoundFile,
     ImportedFile,
     TemporaryCopies,
-    own_folders,
-    shared,
 )
-from backhaul_connectors.file_drop.folder import IgnoredEntries, LocalFolder, sentences
+from backhaul_connectors.file_drop.folder import IgnoredEntries, sentences
 from backhaul_connectors.file_drop.inspection import (
     UnusableFile,
     UsableFile,
     count,
     read_whole,
 )
-from backhaul_connectors.file_drop.output_files import COLUMNS, Outbox, RejectedRows
+from backhaul_connectors.file_drop.locations import drop_folder, export_folder, shared
+from backhaul_connectors.file_drop.output_files import (
+    COLUMNS,
+    Outbox,
+    RejectedRows,
+    TableExports,
+)
 from backhaul_connectors.file_drop.parsing import file_kinds
-from backhaul_connectors.file_drop.settings import Settings, meanings
+from backhaul_connectors.file_drop.presets import presets
+from backhaul_connectors.file_drop.setting_meanings import meanings
+from backhaul_connectors.file_drop.settings import SECRETS, Settings
 from backhaul_sdk import Bad, Batch, Capability, Connector, FullList, Rejected, Spec
 from backhaul_sdk.clock import seconds_since_1970
 from backhaul_sdk.fields import rfc3339
@@ -53,7 +62,8 @@ if TYPE_CHECKING:
 
     from backhaul_connectors.file_drop.completeness import GrownFile
     from backhaul_connectors.file_drop.folder import DropFolder
-    from backhaul_sdk import Change, Rejection
+    from backhaul_connectors.file_drop.output_files import ExportWriter
+    from backhaul_sdk import Change, FilePreview, PreviewRequest, Rejection
     from backhaul_sdk.contract import LookedUp, Pushed
 
 
@@ -83,13 +93,21 @@ class FileImporter:
             sure = self._stability.is_sure(file)
             found = await judge(source, cursor, self._settings, copies, is_sure=sure)
             if isinstance(found, UnusableFile):
+                await self._place.begin(file)
                 yield self._held(file, found, cursor)
                 return
-            async with aclosing(self._batches(file, found, cursor)) as batches:
+            await self._place.begin(file)
+            # The size of an attachment is known once it is decoded.
+            read = replace(file, fingerprint=source.fingerprint)
+            async with aclosing(self._batches(read, found, cursor)) as batches:
                 async for batch in batches:
                     yield batch
         except FileIncomplete:
             self._stability.wait_longer(file)
+        except FileUnreadable as error:
+            said = [file.name, file.path, str(file.fingerprint.modified_ns)]
+            found = UnusableFile(key_of("damaged", said), str(error))
+            yield self._held(file, found, cursor)
         finally:
             await in_thread(copies.close)
 
@@ -146,7 +164,7 @@ class FileImporter:
 
     def _end_of_list(self, file: FoundFile, sound: UsableFile) -> list[FullList]:
         """Return the end of a full stock list; None if it may lack an article."""
-        is_full = file.form.article is not None and self._settings.absent == "zero"
+        is_full = sound.table.articles is not None and self._settings.absent == "zero"
         if not is_full or not sound.is_whole:
             return []
         articles = sound.table.articles
@@ -189,6 +207,7 @@ class FileImporter:
             salted = replace(read, table=replace(read.table, salt=salt))
             found = await count(salted, 0, self._settings, is_sure=True)
             if isinstance(found, UsableFile):
+                file = replace(file, fingerprint=source.fingerprint)
                 async with aclosing(self._batches(file, found, cursor)) as batches:
                     async for batch in batches:
                         yield batch
@@ -203,7 +222,8 @@ class FileImporter:
             key=repeated if unsound.can_apply else key_of("file", [unsound.sha256]),
             can_apply=unsound.can_apply,
             raw=file.name,
-            reason=f"{file.name} was moved to held/: {unsound.reason}",
+            reason=f"{file.name} was moved to {self._settings.held_in}:"
+            f" {unsound.reason}",
             locator=file.name,
         )
         if unsound.known:
@@ -244,7 +264,7 @@ def _taken(file: FoundFile, sound: UsableFile, row: int) -> ImportedFile:
         size=file.fingerprint.size,
         row=row,
         rows=sound.rows,
-        by_place=not file.form.follows_content,
+        by_place=not sound.table.file.form.follows_content,
         salt=sound.table.salt,
         cells=sound.cells,
         at=rfc3339(datetime.fromtimestamp(seconds_since_1970(), UTC)),
@@ -255,7 +275,7 @@ def _watched(file: FoundFile, sound: UsableFile, stored_as: str) -> ArchivedFile
     return ArchivedFile(
         name=file.name,
         stored_as=stored_as,
-        kind=file.form.kind,
+        kind=sound.table.file.form.kind,
         sha256=sound.content,
         size=file.fingerprint.size,
         modified_ns=file.fingerprint.modified_ns,
@@ -272,17 +292,27 @@ def _grew(grown: GrownFile, sound: UsableFile) -> str:
     )
 
 
+async def _preview(request: PreviewRequest) -> FilePreview:
+    # Proposing settings needs modules that no daemon does.
+    from backhaul_connectors.file_drop.preview import preview
+
+    return await preview(request)
+
+
 SPEC = Spec(
     name="file_drop",
     version="1.1",
-    summary="Takes CSV, XLSX and JSON lines from a folder or an SFTP server, and puts "
-    "change notifications there.",
+    summary="Takes CSV, spreadsheets, JSON and EDI from a folder, a file server, an "
+    "object store or the attachments of a mailbox, and puts change notifications "
+    "there.",
     capabilities=frozenset({Capability.PULL, Capability.PUSH}),
     settings=Settings,
-    secret_fields=frozenset({"sftp_password", "sftp_key", "sftp_passphrase"}),
+    secret_fields=SECRETS,
     topics=frozenset(COLUMNS),
     meanings=meanings,
     shared=shared,
+    preview=_preview,
+    presets=lambda: tuple(presets().values()),
 )
 
 
@@ -305,7 +335,7 @@ class FileDrop(Connector["Settings"]):
         super().__init__(instance, settings)
         kinds = file_kinds(settings)
         self._names = FileNames(kinds, settings.unfinished, settings.done_file)
-        self._place = _place(settings, self._names)
+        self._place = self._folder(clock)
         self._stability = self._new_tracker(clock, settings.require_done_file)
         moved = self._new_tracker(clock, require_done_file=False)
         self._watcher = ArchiveWatcher(self._place, kinds, moved, clock)
@@ -317,15 +347,30 @@ class FileDrop(Connector["Settings"]):
         self._rejected = RejectedRows(self._place, known_names(columns))
         # On a line of its own: files in and news out are at work at the same time, and
         # neither may cut the other off.
-        self._way_out = _place(settings, self._names)
-        self._outbox = Outbox(self._way_out, settings.exports, settings.export_format)
+        self._way_out = export_folder(
+            settings, self._names, lambda: self.documents, clock
+        )
+        self._writer = self._new_writer()
+        self._outbox = Outbox(self._way_out, settings.exports, self._writer)
+
+    def _new_writer(self) -> ExportWriter:
+        if self.settings.export_format in EDI_FORMATS:
+            return EdiExports(self.settings, lambda: self.documents)
+        return TableExports(self.settings.export_format)
 
     def _new_tracker(
         self, clock: Callable[[], float], require_done_file: bool
     ) -> StabilityTracker:
         return StabilityTracker(
-            self.settings, self._names, clock, require_done_file=require_done_file
+            self.settings,
+            self._names,
+            clock,
+            require_done_file=require_done_file,
+            is_atomic=self._place.is_atomic,
         )
+
+    def _folder(self, clock: Callable[[], float]) -> DropFolder:
+        return drop_folder(self.settings, self._names, lambda: self.documents, clock)
 
     async def check(self) -> None:
         await self._place.check()
@@ -333,7 +378,11 @@ class FileDrop(Connector["Settings"]):
         self._strays.note_once(listing.strays, seconds_since_1970())
 
     def notices(self) -> Sequence[str]:
-        return [*self._watcher.notices(), *sentences(self._strays.shown)]
+        return [
+            *self._place.notices(),
+            *self._watcher.notices(),
+            *sentences(self._strays.shown),
+        ]
 
     async def open(self) -> None:
         await self._place.open()
@@ -380,7 +429,7 @@ class FileDrop(Connector["Settings"]):
                     yield batch
             if found:
                 return
-        yield Batch(records=[_gone(rejection)], cursor=cursor)
+        yield Batch(records=[_gone(rejection, self.settings)], cursor=cursor)
 
     @staticmethod
     async def _guarded(
@@ -402,7 +451,7 @@ class FileDrop(Connector["Settings"]):
 
     def topics(self) -> frozenset[str]:
         """Return the change topics that are exported: none without an export folder."""
-        return self.spec.topics if self.settings.exports else frozenset()
+        return self._writer.topics if self.settings.exports else frozenset()
 
     async def push(self, change: Change) -> Pushed:
         if not self.settings.exports:
@@ -424,29 +473,13 @@ class FileDrop(Connector["Settings"]):
         )
 
 
-def _place(settings: Settings, names: FileNames) -> DropFolder:
-    folders = own_folders(settings.exports)
-    if not settings.sftp_host:
-        return LocalFolder(settings.path, names, folders)
-    # The SSH library takes most of a second to import.
-    from backhaul_connectors.file_drop.sftp import RemoteFolder, SftpConnection
-
-    return RemoteFolder(
-        SftpConnection(settings),
-        str(settings.path),
-        names,
-        own_folders=folders,
-        max_bytes=settings.max_file_mb * 1_000_000,
-    )
-
-
-def _gone(rejection: Rejection) -> Bad:
+def _gone(rejection: Rejection, settings: Settings) -> Bad:
     """Return the message about a held file that is missing."""
     return Bad(
         key=key_of("gone", [rejection.key]),
         raw=rejection.raw,
-        reason=f"{rejection.raw} was not applied: no file in held/ has its content; "
-        "drop the file again",
+        reason=f"{rejection.raw} was not applied: no file in {settings.held_in} has"
+        " its content; drop the file again",
         locator=rejection.raw,
     )
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import unicodedata
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias
 
@@ -101,6 +102,14 @@ def number_text(raw: str, width: int = 0) -> str:
     if value == value.to_integral_value():
         return str(int(value)).zfill(width)
     return f"{FRACTION_MARK}{float(value):.{DIGITS_KEPT}g}"
+
+
+def moment_text(value: datetime | date | time | timedelta) -> str:
+    """Return a date as 2026-03-31, with a time of day as 2026-03-31T14:05:00."""
+    if isinstance(value, datetime):
+        value = (value + timedelta(milliseconds=500)).replace(microsecond=0)
+        return value.isoformat() if value.time() != time() else str(value.date())
+    return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
 DELIMITERS = (",", ";", "\t", "|")

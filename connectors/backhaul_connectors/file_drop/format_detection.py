@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from enum import Enum
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 from zipfile import BadZipFile, ZipFile
@@ -21,8 +22,10 @@ from backhaul_connectors.file_drop.csv_reader import (
     MAX_ROW_BYTES,
     shown,
 )
+from backhaul_connectors.file_drop.edi.syntax import syntax_of
 from backhaul_connectors.file_drop.files import FileUnreadable
 from backhaul_connectors.file_drop.settings import codec_name
+from backhaul_sdk.extras import missing_extra
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -61,19 +64,23 @@ _EAST = frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"})
 _KOREAN = frozenset({"cp949", "euc_kr", "johab", "iso2022_kr"})
 _EASTERN = re.compile("big5|cp9[345]|euc|gb|hz|iso2022|johab|shift")
 """Encodings of the East, in which two bytes of a Western word can be one letter."""
+_COMMON = ("cp932", "shift_jis", "gb18030", "cp1250", "iso8859-2", "cp1251", "cp850")
+"""Encodings that programs write most often, first among several plausible ones."""
 _WORDS = re.compile(r"[^\s,;|\t\"]+")
 _CELLS = re.compile(r"[^\n,;|\t]+")
 HEAD_BYTES = 1_024
 SAVE_AS = "save it as .xlsx, or as CSV UTF-8"
 MOST_PARTS = 3
 """Most names of an archive in a message."""
+OLD_SHEETS = (
+    b"\xd0\xcf\x11\xe0",
+    *(b"\x09\x08\x10\x00", b"\x09\x08\x08\x00", b"\x09\x04\x06\x00"),
+    b"\x09\x02\x06\x00",
+)
+"""The first bytes of XLS files, and of spreadsheets with a password."""
+XLSX_NAMES = (".xlsx", ".xlsm")
+SHEET_NAMES = (*XLSX_NAMES, ".xls", ".xlsb", ".ods")
 BY_START = {
-    b"\xd0\xcf\x11\xe0": "is an old or locked spreadsheet (.xls); "
-    f"{SAVE_AS}, without a password",
-    b"\x09\x08\x10\x00": f"is a very old spreadsheet (.xls); {SAVE_AS}",
-    b"\x09\x08\x08\x00": f"is a very old spreadsheet (.xls); {SAVE_AS}",
-    b"\x09\x04\x06\x00": f"is a very old spreadsheet (.xls); {SAVE_AS}",
-    b"\x09\x02\x06\x00": f"is a very old spreadsheet (.xls); {SAVE_AS}",
     b"\x1f\x8b": "is compressed with gzip; unpack it, and drop the file that is inside",
     b"BZh": "is compressed with bzip2; unpack it, and drop the file that is inside",
     b"\xfd7zXZ": "is compressed with xz; unpack it, and drop the file that is inside",
@@ -148,11 +155,14 @@ class FileDigest(Struct):
         before = self.offset
         with file.open() as stream:
             stream.seek(before)
-            for line in islice(
-                iter(lambda: stream.readline(MAX_ROW_BYTES), b""), STEP_LINES
-            ):
-                self._take(line)
+            self.take(stream)
         return self.offset > before
+
+    def take(self, stream: BinaryIO) -> None:
+        """Read the next lines of a stream."""
+        lines = iter(lambda: stream.readline(MAX_ROW_BYTES), b"")
+        for line in islice(lines, STEP_LINES):
+            self._take(line)
 
     def _take(self, line: bytes) -> None:
         self.start += line[: 4 - len(self.start)]
@@ -200,16 +210,27 @@ def guessed(sample: bytes) -> str:
     text = sample.decode("cp1252", "replace")
     if reads_well(text, "cp1252") and not _FOREIGN.search(text):
         return "cp1252"
+    close = _close_matches(sample)
+    texts = {str(each) for each in close}
+    if len(texts) == 1:
+        return codec_name(close[0].encoding)
+    raise EncodingUndecided(_choice(close))
+
+
+def _close_matches(sample: bytes) -> list[CharsetMatch]:
     # It takes a tenth of a second to import, and most files never need it.
     from charset_normalizer import from_bytes
 
     matches = [each for each in from_bytes(sample) if _is_possible(each)]
     best = min((each.chaos for each in matches), default=0.0)
-    close = [each for each in matches if each.chaos <= best + WITHIN]
-    texts = {str(each) for each in close}
-    if len(texts) == 1:
-        return codec_name(close[0].encoding)
-    raise EncodingUndecided(_choice(close))
+    return [each for each in matches if each.chaos <= best + WITHIN]
+
+
+def possible_encodings(sample: bytes) -> list[str]:
+    """Return the plausible encodings of lines that are not UTF-8, common ones first."""
+    names = [codec_name(each.encoding) for each in _close_matches(sample)]
+    common = [each for each in _COMMON if each in names]
+    return list(dict.fromkeys((*common, *names)))
 
 
 def _is_possible(match: CharsetMatch) -> bool:
@@ -328,26 +349,58 @@ def _script(letter: str) -> str:
     return unicodedata.name(letter, "?").split()[0]
 
 
-def check_format(stream: BinaryIO, *, is_sheet: bool) -> None:
-    """Raise FileUnreadable if the file has none of the supported formats.
+class FileFormat(Enum):
+    """How the content of a file is stored."""
 
-    `is_sheet` says that its name is that of a spreadsheet.
+    TEXT = "text"
+    XLSX = "XLSX"
+    BINARY = "XLS, XLSB or ODS"
+    EDI = "EDIFACT or X12"
+
+
+def format_of(stream: BinaryIO, name: str) -> FileFormat:
+    """Return the format by the content. Raises FileUnreadable if it is not supported.
+
+    The name must fit: a spreadsheet needs the name of one. Many programs write text
+    under the name .xls.
     """
+    lower = name.lower()
+    is_sheet = lower.endswith(SHEET_NAMES)
     head = stream.read(HEAD_BYTES)
     for start, what in BY_START.items():
         if head.startswith(start):
             raise FileUnreadable(f"the file {what}")
+    if syntax_of(head) is not None:
+        return FileFormat.EDI
     plain = head.replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     if plain.startswith(b"<"):
         raise FileUnreadable(
             f"the file is {_markup(plain.lower())}; open the file and {SAVE_AS}"
         )
+    if head.startswith((*OLD_SHEETS, ZIP)) and (missing := missing_extra("excel")):
+        raise FileUnreadable(
+            f"the file is a spreadsheet, and reading it needs {missing}; or save the"
+            " file as CSV UTF-8"
+        )
+    if head.startswith(OLD_SHEETS):
+        return _named(FileFormat.BINARY, ".xls", is_sheet=is_sheet)
     if head.startswith(ZIP):
-        _check_archive(stream, is_sheet=is_sheet)
-    elif head.startswith(b"PK"):
+        return _archive_format(stream, is_sheet=is_sheet)
+    if head.startswith(b"PK"):
         raise FileUnreadable(f"the file is a damaged or empty archive; {SAVE_AS}")
-    elif is_sheet:
+    if is_sheet and not lower.endswith(".xls"):
         raise FileUnreadable(_no_sheet(plain))
+    return FileFormat.TEXT
+
+
+def _named(found: FileFormat, ending: str, *, is_sheet: bool) -> FileFormat:
+    """Return the format. Raises FileUnreadable if the name is not a spreadsheet's."""
+    if not is_sheet:
+        raise FileUnreadable(
+            "the file is a spreadsheet, not CSV; give the file a name that ends in"
+            f" {ending}, or save the file as CSV UTF-8"
+        )
+    return found
 
 
 def _markup(plain: bytes) -> str:
@@ -360,7 +413,7 @@ def _no_sheet(plain: bytes) -> str:
     return f"the file is not a spreadsheet; {SAVE_AS}"
 
 
-def _check_archive(stream: BinaryIO, *, is_sheet: bool) -> None:
+def _archive_format(stream: BinaryIO, *, is_sheet: bool) -> FileFormat:
     # What reads spreadsheets takes a third of a second to import.
     from backhaul_connectors.file_drop.xlsx import check_directory
 
@@ -371,17 +424,13 @@ def _check_archive(stream: BinaryIO, *, is_sheet: bool) -> None:
     except (BadZipFile, ValueError, NotImplementedError, OSError, FileUnreadable):
         names = list(SHEET_PARTS)  # the reader of spreadsheets says what is wrong
     if "mimetype" in names:
-        raise FileUnreadable(f"the file is an OpenDocument file (.ods); {SAVE_AS}")
+        return _named(FileFormat.BINARY, ".ods", is_sheet=is_sheet)
     if any(name.endswith("workbook.bin") for name in names):
-        raise FileUnreadable(f"the file is a binary spreadsheet (.xlsb); {SAVE_AS}")
+        return _named(FileFormat.BINARY, ".xlsb", is_sheet=is_sheet)
     if not any(name.startswith(SHEET_PARTS) for name in names):
         inside = ", ".join(map(shown, names[:MOST_PARTS])) or "nothing"
         raise FileUnreadable(
             f"the file is a ZIP archive that contains {inside}; unpack the archive,"
             " and put its files into the folder"
         )
-    if not is_sheet:
-        raise FileUnreadable(
-            "the file is a spreadsheet, not CSV; give the file a name that ends in"
-            " .xlsx, or save the file as CSV UTF-8"
-        )
+    return _named(FileFormat.XLSX, ".xlsx", is_sheet=is_sheet)

@@ -1,257 +1,30 @@
-"""Inspects a whole file before its first row is imported; reads its rows in steps."""
+"""Inspects a whole file before its first row is imported."""
 
 from __future__ import annotations
 
 import hashlib
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backhaul_connectors.file_drop.bad_rows import bad_row
 from backhaul_connectors.file_drop.completeness import check_end
-from backhaul_connectors.file_drop.csv_reader import (
-    CellOrigin,
-    CsvRow,
-    Position,
-    RowReader,
-    identifier,
-    shown,
-)
 from backhaul_connectors.file_drop.files import FileIncomplete, FileUnreadable
 from backhaul_connectors.file_drop.format_detection import FileDigest
 from backhaul_connectors.file_drop.layout import layout_of
-from backhaul_connectors.file_drop.parsing import ArticleIndex, LevelRow, article_of
-from backhaul_connectors.file_drop.shipments import PlacedRow, ShipmentRow, shipments
+from backhaul_connectors.file_drop.parsing import ArticleIndex
+from backhaul_connectors.file_drop.table import Table
+from backhaul_connectors.file_drop.totals import totals_note
 from backhaul_sdk import Bad
-from backhaul_sdk.fields import Unusable, is_placeholder, plain
 from backhaul_sdk.files import in_thread, run_in_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from backhaul_connectors.file_drop.csv_reader import Position
     from backhaul_connectors.file_drop.files import (
         ImportedFile,
         ReadableFile,
         TemporaryCopies,
     )
-    from backhaul_connectors.file_drop.layout import Layout
     from backhaul_connectors.file_drop.settings import Settings
-    from backhaul_connectors.file_drop.shipments import OrderIndex
-    from backhaul_sdk import Record
-
-
-T = TypeVar("T")
-
-
-class RowLeftOut(Exception):
-    """A filter leaves the row out."""
-
-
-class RowVerdict(NamedTuple):
-    """What is wrong with a row, if anything; or that a filter leaves it out."""
-
-    problem: Bad | None = None
-    is_left_out: bool = False
-
-
-GOOD, LEFT_OUT = RowVerdict(), RowVerdict(is_left_out=True)
-
-
-class CheckedRows(NamedTuple):
-    """What is wrong with each row, and where to continue.
-
-    A file that `ends_open` has an open quotation mark at its end.
-    """
-
-    verdicts: list[RowVerdict]
-    position: Position
-    ends_open: bool
-
-
-class Table(Struct, frozen=True):
-    """A file with a known header; `sha256` identifies its content.
-
-    `salt` is part of the keys of rows that have no key but their place.
-    """
-
-    file: ReadableFile
-    sha256: str
-    dated: str
-    layout: Layout
-    salt: str = ""
-    articles: ArticleIndex | None = None
-    """Of a stock list: the rows of each article."""
-    orders: OrderIndex | None = None
-    """Of a file of shipments: the rows of each order."""
-
-    def read(
-        self, position: Position, limit: int
-    ) -> tuple[list[Record | Bad], Position]:
-        """Return the results of the next `limit` rows, and where to continue."""
-        if self.orders is None:
-            records, reader = self._each(self._convert, position, limit)
-            return [each for each in records if each is not None], reader.position
-        rows, reader = self._each(self._placed, position, limit)
-        numbered = list(enumerate(rows, position.row + 1))
-        return shipments(numbered, self.orders, self._row_at), reader.position
-
-    def judge(self, position: Position, limit: int) -> CheckedRows:
-        """Return what is wrong with each of the next `limit` rows.
-
-        Usable rows do not become records.
-        """
-        verdicts: list[RowVerdict] = []
-        with self.file.open() as stream:
-            reader = self.layout.reader(stream, position)
-            before = reader.position
-            for row in islice(reader, limit):
-                verdicts.append(self._verdict(row, before))
-                before = reader.position
-        return CheckedRows(verdicts, reader.position, reader.ends_open)
-
-    def cells_digest(self) -> str:
-        """Return the sha256 of all rows' content; empty if there is no row.
-
-        Line ends, delimiters, quotation marks and the encoding make no difference.
-        """
-        digest, is_empty = hashlib.sha256(), True
-        with self.file.open() as stream:
-            for row in self.layout.reader(stream, self.layout.start):
-                cells = [cell.strip() for cell in row.cells] or [row.text]
-                while cells and not cells[-1]:
-                    cells.pop()
-                digest.update(repr(cells).encode(errors="replace"))
-                is_empty = False
-        return "" if is_empty else digest.hexdigest()
-
-    def _each(
-        self, take: Callable[[CsvRow, int], T], position: Position, limit: int
-    ) -> tuple[list[T], RowReader]:
-        with self.file.open() as stream:
-            reader = self.layout.reader(stream, position)
-            rows = enumerate(islice(reader, limit), position.row + 1)
-            return [take(row, number) for number, row in rows], reader
-
-    def _convert(self, row: CsvRow, number: int) -> Record | Bad | None:
-        try:
-            made = self.file.form.understand(self._cells(row))
-            origin = self._origin(row, number)
-            if self.articles is not None and isinstance(made, LevelRow):
-                return self.articles.level_of(made, origin)
-        except Unusable as error:
-            return self._bad(row, number, error)
-        except RowLeftOut:
-            return None
-        return made(origin)
-
-    def _placed(self, row: CsvRow, number: int) -> PlacedRow | Bad | None:
-        try:
-            made = self.file.form.understand(self._cells(row))
-        except Unusable as error:
-            return self._bad(row, number, error)
-        except RowLeftOut:
-            return None
-        if isinstance(made, ShipmentRow):
-            return PlacedRow(made, self._origin(row, number))
-        raise TypeError(f"a file of shipments has a row of another kind: {made}")
-
-    def _row_at(self, position: Position) -> PlacedRow | Bad | None:
-        rows, _ = self._each(self._placed, position, 1)
-        return rows[0]
-
-    def _verdict(self, row: CsvRow, position: Position) -> RowVerdict:
-        """Check a row; a reader at `position` reads it next."""
-        number = position.row + 1
-        try:
-            made = self.file.form.understand(self._cells(row))
-        except Unusable as error:
-            self._count_unusable(row)
-            self._note_refused(row)
-            return RowVerdict(self._bad(row, number, error))
-        except RowLeftOut:
-            if self.articles is not None:
-                self.articles.leave_out(self._article(row, is_filtered=False), row.line)
-            return LEFT_OUT
-        if self.articles is not None and isinstance(made, LevelRow):
-            article = article_of(made.sku, made.counted_at)
-            self.articles.add(article, made.number, row.line)
-            if made.full_list:
-                latest = max(self.articles.counted_at, made.as_of(self.dated))
-                self.articles.counted_at = latest
-        if self.orders is not None and isinstance(made, ShipmentRow):
-            self.orders.add(position, made)
-        return GOOD
-
-    def _count_unusable(self, row: CsvRow) -> None:
-        if self.articles is not None:
-            self.articles.add(self._article(row), None, row.line)
-
-    def _article(self, row: CsvRow, *, is_filtered: bool = True) -> int:
-        """Return the article of a row of a stock list, 0 if it has none."""
-        article = self.file.form.article
-        try:
-            cells = self._cells(row, is_filtered=is_filtered)
-            return 0 if article is None else article(cells)
-        except Unusable:
-            return 0
-
-    def _note_refused(self, row: CsvRow) -> None:
-        """Record the order of an unusable row that names an article.
-
-        A row of that order without an article does not mean everything else.
-        """
-        if self.orders is None:
-            return
-        try:
-            cells = self._cells(row)
-            order = identifier(cells, "order")
-        except Unusable:
-            return
-        if cells.get("sku") or cells.get("quantity"):
-            self.orders.add_refused(order)
-
-    def _bad(self, row: CsvRow, number: int, error: Unusable) -> Bad:
-        origin = self._origin(row, number)
-        return bad_row(self.file.form, self.layout, row, origin, error)
-
-    def _origin(self, row: CsvRow, number: int) -> CellOrigin:
-        return CellOrigin(
-            file=f"{self.sha256} {self.salt}".rstrip(),
-            dated=self.dated,
-            row=number,
-            locator=f"{self.file.name}:{row.line}",
-            raw=f"{self.layout.header}\n{shown(row.text)}",
-            header=self.layout.header,
-        )
-
-    def _cells(self, row: CsvRow, *, is_filtered: bool = True) -> dict[str, str]:
-        width, cells = self.layout.width, row.cells
-        if row.problem:
-            raise Unusable(row.problem)
-        if self.layout.pads_rows:
-            cells += ("",) * (width - len(cells))
-        # Spreadsheets pad rows with empty cells.
-        if len(cells) != width and (
-            len(cells) < width or any(map(str.strip, cells[width:]))
-        ):
-            raise Unusable(
-                f"the row has {len(cells)} cells, but the header has {width}."
-                " Perhaps quotation marks are missing: a text that contains"
-                f" {self.layout.delimiter!r} needs quotation marks"
-            )
-        if is_filtered and not self.layout.takes(cells):
-            raise RowLeftOut
-        places, values = self.layout.places.items(), self.file.form.values
-        found = {meaning: cells[place].strip() for meaning, place in places}
-        if self.layout.doubt and not all(map(str.isascii, found.values())):
-            raise Unusable(self.layout.doubt)
-        return found | {
-            meaning: value
-            for meaning, value in values.items()
-            if not (cell := found.get(meaning))
-            or (value and is_placeholder(plain(cell)))
-        }
 
 
 STEP_ROWS = 1_000
@@ -280,7 +53,7 @@ class UsableFile(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     bad: tuple[Bad, ...] = ()
     left_out: int = 0
-    """Rows that the filters leave out."""
+    """Rows that the filters leave out, and totals."""
     is_whole: bool = False
     """Whether every row of the file is usable, and is submitted now."""
 
@@ -330,19 +103,21 @@ async def read_whole(
         readable, layout = await layout_of(file, digest, settings, copies)
     except FileUnreadable as error:
         return UnusableFile(identity, str(error))
+    # The messages of an EDI file decide its kind.
+    form, identity = readable.form, identity_of(readable, digest)
     dated = file.fingerprint.dated
-    if dated is None and file.form.dated_by_file:
+    if dated is None and form.dated_by_file:
         return UnusableFile(identity, NO_DATE)
-    is_list = file.form.article is not None
+    is_list = form.article is not None
     table = Table(
         readable,
         identity,
         dated or "",
         layout,
-        articles=ArticleIndex(adds_up=file.form.adds_up) if is_list else None,
-        orders=copies.index_orders() if file.form.joins_rows else None,
+        articles=ArticleIndex(adds_up=form.adds_up) if is_list else None,
+        orders=copies.index_orders() if form.joins_rows else None,
     )
-    by_place = not file.form.follows_content
+    by_place = not form.follows_content
     cells = await in_thread(table.cells_digest) if by_place else ""
     return InspectedFile(table, digest.sha256, cells)
 
@@ -373,6 +148,8 @@ class RowCounts(Struct):
     shown: list[Bad] = []
     ends_open: bool = False
     left_out: int = 0
+    totals: list[int] = []
+    """The lines of totals, which are among the rows left out."""
 
 
 async def count(
@@ -393,6 +170,7 @@ async def count(
         verdicts = judged.verdicts
         unusable = [each.problem for each in verdicts if each.problem is not None]
         tally.left_out += sum(each.is_left_out for each in verdicts)
+        tally.totals += [each.total_at for each in verdicts if each.total_at]
         tally.bad += len(unusable)
         tally.shown += unusable[: MOST_SHOWN - len(tally.shown)]
         tally.ends_open = judged.ends_open or tally.ends_open
@@ -411,6 +189,7 @@ async def count(
     notes = table.articles.notes() if table.articles else ()
     notes = (*_notes(table, tally, position.row), *notes)
     is_whole = tally.bad == 0 and start.row == 0
+    is_whole = is_whole and not (table.layout.edi and table.layout.edi.unread)
     return UsableFile(
         table,
         read.content,
@@ -418,17 +197,20 @@ async def count(
         position.row,
         read.cells,
         notes=notes,
+        bad=table.layout.edi.unread if table.layout.edi else (),
         left_out=tally.left_out,
         is_whole=is_whole,
     )
 
 
 def _notes(table: Table, tally: RowCounts, rows: int) -> tuple[str, ...]:
-    if not tally.left_out:
-        return ()
-    setting = f"{table.file.form.kind.replace(' ', '_')}_rows"
-    left = f"{tally.left_out} of {rows} rows are left out by {setting}"
-    return (f"{table.file.name}: {left}",)
+    notes = [totals_note(table.file.name, tally.totals)] if tally.totals else []
+    if filtered := tally.left_out - len(tally.totals):
+        left = f"{filtered} of {rows} rows are left out"
+        notes.append(f"{table.file.name}: {left} by {table.file.form.rows_setting}")
+    if table.layout.edi is not None:
+        notes += table.layout.edi.notes
+    return tuple(notes)
 
 
 def _judge_articles(

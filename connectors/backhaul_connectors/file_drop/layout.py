@@ -33,11 +33,13 @@ from backhaul_connectors.file_drop.csv_reader import (
     same,
     shown,
 )
+from backhaul_connectors.file_drop.edi.interchange import read_interchange
 from backhaul_connectors.file_drop.files import FileCopy, FileUnreadable
 from backhaul_connectors.file_drop.format_detection import (
     READ_IN_PLACE,
-    check_format,
+    FileFormat,
     encoding_of,
+    format_of,
 )
 from backhaul_connectors.file_drop.json_reader import (
     JsonRowReader,
@@ -45,11 +47,14 @@ from backhaul_connectors.file_drop.json_reader import (
     is_array,
     spread_array,
 )
+from backhaul_connectors.file_drop.sheet_lines import spread_sheet
+from backhaul_connectors.file_drop.totals import identity_of
 from backhaul_sdk.files import in_thread, run_in_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
+    from backhaul_connectors.file_drop.edi.interchange import InterchangeFacts
     from backhaul_connectors.file_drop.files import ReadableFile, TemporaryCopies
     from backhaul_connectors.file_drop.format_detection import FileDigest
     from backhaul_connectors.file_drop.parsing import FileKind
@@ -60,7 +65,6 @@ MOST_TITLES = 20
 """How many rows are searched for the column names."""
 MOST_SHOWN = 300
 """Most characters of a row in a message."""
-SPREADSHEET = (".xlsx", ".xlsm")
 CHUNK_BYTES = 1_000_000
 ONLY, SKIP = "only ", "skip "
 """What the places of the columns begin with that rows are filtered by."""
@@ -90,12 +94,18 @@ class Layout(Struct, frozen=True, kw_only=True):
     places: Mapping[str, int]
     start: Position
     filters: tuple[ColumnFilter, ...] = ()
+    identity: tuple[int, ...] = ()
+    """The cells that say what a row is about; none if rows are never totals."""
     doubt: str = ""
     """Why only ASCII cells may be used; empty if all may."""
     members: Mapping[str, Column] | None = None
     """The columns, if each line is an object with their names."""
     pads_rows: bool = False
     """Whether empty cells at the end of a row are left out, as in spreadsheets."""
+    hides_errors: bool = False
+    """Whether an error such as #N/A is read as an empty cell."""
+    edi: InterchangeFacts | None = None
+    """Of an EDI file: its first cell is a row's place, its last one what is wrong."""
 
     def takes(self, cells: Sequence[str]) -> bool:
         """Return True if the filters include a row."""
@@ -142,7 +152,7 @@ def csv_layout_of(
     Raises FileUnreadable if required columns are missing.
     """
     with file.open() as stream:
-        said, start = _separator(stream, encoding)
+        said, start = named_delimiter(stream, encoding)
         wanted = delimiter or settings.delimiter
         found = (said or DELIMITERS) if wanted == "auto" else (wanted,)
         rows = FirstRows(stream, encoding, tuple(found), settings.quote, start)
@@ -174,7 +184,7 @@ class FirstRows(Struct, frozen=True):
         return found
 
 
-def _separator(stream: BinaryIO, encoding: str) -> tuple[str, Position]:
+def named_delimiter(stream: BinaryIO, encoding: str) -> tuple[str, Position]:
     """Return the delimiter that a first line `sep=;` names, and where rows begin."""
     reader = RowReader(stream, encoding, "\0", quote="")
     row = next(iter(reader), None)
@@ -192,8 +202,8 @@ def _titled(form: FileKind, rows: FirstRows, settings: Settings) -> HeaderCandid
     found = [
         _named(form, row, delimiter, start)
         for delimiter in rows.delimiters
-        for row, start in rows.first(delimiter, max(MOST_TITLES, settings.header_row))
-        if settings.header_row in (0, row.line)
+        for row, start in rows.first(delimiter, max(MOST_TITLES, settings.header_line))
+        if settings.header_line in (0, row.line)
     ]
     if not found:
         raise FileUnreadable(_nothing(settings))
@@ -227,8 +237,8 @@ def _width(rows: FirstRows, delimiter: str) -> int:
 
 
 def _nothing(settings: Settings) -> str:
-    if settings.header_row:
-        return f"line {settings.header_row}, which header_row names, holds no row"
+    if settings.header_line:
+        return f"line {settings.header_line}, which header_row names, holds no row"
     return "the file has no rows, not even one with the columns' names"
 
 
@@ -292,7 +302,7 @@ def _why(form: FileKind, best: HeaderCandidate, settings: Settings) -> str:
     found = ", ".join(shown(cell).strip() for cell in best.row.cells)[:MOST_SHOWN]
     expected = ", ".join(column.shown for column in form.columns.values())
     setting = f"{form.kind.replace(' ', '_')}_columns"
-    if best.places or settings.header_row:
+    if best.places or settings.header_line:
         where = f"found: {found}; expected: {expected}; set {setting}"
     else:
         where = (
@@ -318,13 +328,15 @@ def _layout(
 ) -> Layout:
     cells = titled.row.cells
     named = [number for number, cell in enumerate(cells, 1) if cell.strip()]
+    places = {m: place for m, place in titled.places.items() if m in form.columns}
     return Layout(
         encoding=encoding,
         delimiter=titled.delimiter,
         quote=settings.quote,
         header=shown(titled.row.text),
         width=named[-1],
-        places={m: place for m, place in titled.places.items() if m in form.columns},
+        places=places,
+        identity=identity_of(places),
         start=titled.start,
         filters=filters_of(form, titled.places),
     )
@@ -372,21 +384,34 @@ async def layout_of(
 
     That is the file itself, or a copy of it. Raises FileUnreadable or FileChanged.
     """
-    name = file.name.lower()
-    is_sheet = name.endswith(SPREADSHEET)
-    await in_thread(_check, file, is_sheet)
-    if is_sheet:
-        lines, texts = copies.make(), copies.make()
-        await run_in_steps(_spread(file, lines, texts, settings))
+    found = await in_thread(_format, file)
+    if found is FileFormat.EDI:
+        return await _edi_layout(file, settings, copies)
+    if found is not FileFormat.TEXT:
+        lines = copies.make()
+        await run_in_steps(_spread(file, found, lines, copies, settings))
         sheet = FileCopy(file.name, file.form, file.fingerprint, lines)
         layout = await in_thread(csv_layout_of, sheet, "utf-8", settings, delimiter=",")
-        return sheet, replace(layout, pads_rows=True)
+        hides_errors = found is FileFormat.BINARY
+        return sheet, replace(layout, pads_rows=True, hides_errors=hides_errors)
     encoding, doubt = await in_thread(encoding_of, digest, settings)
     if encoding not in READ_IN_PLACE:
         file = await _copied(file, copies, partial(_decode, encoding=encoding))
         encoding = "utf-8"
     rows, layout = await _text_layout(file, encoding, settings, copies)
     return rows, replace(layout, doubt=doubt)
+
+
+async def _edi_layout(
+    file: ReadableFile, settings: Settings, copies: TemporaryCopies
+) -> tuple[ReadableFile, Layout]:
+    """Return the rows of an EDI file, whose kind follows from its messages."""
+    read = await read_interchange(file, settings, copies)
+    layout = await in_thread(
+        csv_layout_of, read.rows, "utf-8", read.settings, delimiter=","
+    )
+    # Each row is one line of a message, never a total.
+    return read.rows, replace(layout, identity=(), edi=read.facts)
 
 
 async def _text_layout(
@@ -411,9 +436,9 @@ async def _copied(
     return FileCopy(file.name, file.form, file.fingerprint, lines)
 
 
-def _check(file: ReadableFile, is_sheet: bool) -> None:
+def _format(file: ReadableFile) -> FileFormat:
     with file.open() as stream:
-        check_format(stream, is_sheet=is_sheet)
+        return format_of(stream, file.name)
 
 
 def _is_array(file: ReadableFile) -> bool:
@@ -428,15 +453,16 @@ def _spread_array(file: ReadableFile, lines: BinaryIO) -> Generator[None]:
 
 
 def _spread(
-    file: ReadableFile, lines: BinaryIO, texts: BinaryIO, settings: Settings
+    file: ReadableFile,
+    found: FileFormat,
+    lines: BinaryIO,
+    copies: TemporaryCopies,
+    settings: Settings,
 ) -> Generator[None]:
-    # The XLSX reader takes a third of a second to import.
-    from backhaul_connectors.file_drop.xlsx import spread
-
     max_bytes = settings.max_unzipped_mb * 1_000_000
     with file.open() as stream:
-        yield from spread(
-            stream, lines, texts, sheet=settings.sheet, max_bytes=max_bytes
+        yield from spread_sheet(
+            stream, found, lines, copies, sheet=settings.sheet, max_bytes=max_bytes
         )
 
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections import defaultdict
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -22,14 +22,24 @@ from backhaul_connectors.file_drop.csv_reader import (
     first_row,
     sniff_delimiter,
 )
-from backhaul_connectors.file_drop.files import EXPORTED, REJECTED, unfinished_name
-from backhaul_sdk import Absent, Applied, CheckFailed, Found, NotSent, Uncertain
+from backhaul_connectors.file_drop.files import EXPORTED, REJECTED
+from backhaul_sdk import (
+    Absent,
+    Applied,
+    CheckFailed,
+    Found,
+    NotSent,
+    Rejected,
+    Uncertain,
+    Unknown,
+)
+from backhaul_sdk.fields import Unusable
 from backhaul_sdk.files import formula_safe, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from backhaul_connectors.file_drop.folder import DropFolder
+    from backhaul_connectors.file_drop.folder import DropFolder, ExportFolder
     from backhaul_sdk import Change, Rejection
     from backhaul_sdk.contract import LookedUp, Pushed
 
@@ -155,6 +165,42 @@ def cell_text(value: object) -> str:
     return f"'{value}" if is_formula and not _NUMBER.fullmatch(value) else value
 
 
+class ExportWriter(Protocol):
+    """Writes changes as files: `topics` are those that it can write.
+
+    A file that `is_numbered` differs each time that it is written.
+    """
+
+    @property
+    def is_numbered(self) -> bool: ...
+
+    @property
+    def topics(self) -> frozenset[str]: ...
+
+    @property
+    def ending(self) -> str: ...
+
+    async def content(self, change: Change) -> bytes:
+        """Return the file of a change.
+
+        Raises Unusable if it can never be written, and OSError if not now.
+        """
+        ...
+
+
+class TableExports:
+    """Writes changes as CSV, or as JSON lines."""
+
+    topics = frozenset(COLUMNS)
+    is_numbered = False
+
+    def __init__(self, ending: str) -> None:
+        self.ending = ending
+
+    async def content(self, change: Change) -> bytes:
+        return content_of(change, self.ending)
+
+
 class Outbox:
     """The folder `folder` from which the back office takes export files.
 
@@ -163,14 +209,21 @@ class Outbox:
     that was never written.
     """
 
-    def __init__(self, place: DropFolder, folder: str, ending: str) -> None:
+    def __init__(self, place: ExportFolder, folder: str, writer: ExportWriter) -> None:
         self._place = place
         self._folder = folder
-        self._ending = ending
+        self._writer = writer
 
     async def push(self, change: Change) -> Pushed:
-        name = file_name(change, self._ending)
-        content = content_of(change, self._ending)
+        name = file_name(change, self._writer.ending)
+        try:
+            content = await self._content(change, name)
+        except Unusable as error:
+            return Rejected(f"the file of {change.object_id} was not written: {error}")
+        except OSError as error:
+            return NotSent(f"{name} could not be written: {error}")
+        except self._place.failures as error:
+            return NotSent(f"{name} could not be written: {error}")
         try:
             await self._place.put(self._folder, name, content)
             await self._place.write(EXPORTED, name, content)
@@ -182,17 +235,32 @@ class Outbox:
             return Uncertain(f"it is unknown whether {name} was renamed: {error}")
         return Applied(name)
 
+    async def _content(self, change: Change, name: str) -> bytes:
+        """Return the content of a file.
+
+        A numbered file that was begun before keeps its number.
+        """
+        if self._writer.is_numbered:
+            before = await self._place.read(EXPORTED, name)
+            if before is not None:
+                return before
+        return await self._writer.content(change)
+
     async def lookup(self, change: Change) -> LookedUp:
-        name = file_name(change, self._ending)
+        name = file_name(change, self._writer.ending)
         try:
-            if await self._place.exists(self._folder, unfinished_name(name)):
-                return Absent()
+            published = await self._place.was_published(self._folder, name)
             is_out = await self._place.exists(EXPORTED, name)
         except self._place.failures as error:
             raise CheckFailed(
                 f"the folder of the output files cannot be read: {error}"
             ) from None
-        return Found(name) if is_out else Absent()
+        if published is None:
+            return Unknown(
+                f"{name} is not in {self._folder}: it was never written, or the back"
+                " office took it at once; ask the back office"
+            )
+        return Found(name) if published and is_out else Absent()
 
 
 MARK = "rejected_row"

@@ -257,6 +257,16 @@ class FileKind(Struct, frozen=True, kw_only=True):
     adds_up: bool = False
     """Whether several rows of an article are parts of its stock."""
 
+    @property
+    def setting(self) -> str:
+        """The setting with the names of these files, such as `stock_levels`."""
+        return f"{self.kind.replace(' ', '_')}s"
+
+    @property
+    def rows_setting(self) -> str:
+        """The setting with the row filter of this kind."""
+        return f"{self.kind.replace(' ', '_')}_rows"
+
 
 def file_kinds(settings: Settings) -> tuple[FileKind, ...]:
     """Return the kinds of files in the settings."""

@@ -1,14 +1,13 @@
-"""The settings of a file drop, and sentences that say what they mean."""
+"""The settings of a file drop."""
 
 from __future__ import annotations
 
 import codecs
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     Field,
     SecretStr,
     field_validator,
@@ -25,34 +24,42 @@ from backhaul_connectors.file_drop.columns import (
     StockDeltaValues,
     StockLevelColumns,
 )
-from backhaul_sdk.contract import STRICT
+from backhaul_connectors.file_drop.edi_settings import EdiSettings, check_export
+from backhaul_connectors.file_drop.location_settings import LocationSettings
+from backhaul_connectors.file_drop.presets import known_preset, with_preset
+from backhaul_sdk.extras import require_extra
 from backhaul_sdk.fields import checked_reason_map, zone_named
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-
 NOT_FOR_FILES = frozenset({"idna", "punycode", "undefined", "unicode_escape", "mbcs"})
-DATA = (".csv", ".tsv", ".txt", ".xlsx", ".xls", ".json", ".jsonl", ".ndjson")
+DATA = (
+    *(".csv", ".tsv", ".txt", ".xlsx", ".xls", ".xlsb", ".ods"),
+    *(".json", ".jsonl", ".ndjson"),
+    *(".edi", ".x12"),
+)
 """Endings of files that are read; a marker cannot have one of them."""
 OWN_FOLDERS = ("archive", "held", "rejected", "exported")
-NONE_NEEDED = {
-    "tracking_company": "no carrier is read from fulfillment files",
-    "tracking_number": "no tracking number is read from fulfillment files, so parcels "
-    "have none",
-    "sku": "no SKU is read from fulfillment files, so each row is the whole order",
-    "quantity": "no quantity is read from fulfillment files, so each row is one unit",
-    "shipped_at": "no time of shipment is read from fulfillment files",
-}
-"""The meaning of an empty column name of fulfillments."""
+SECRETS = frozenset(
+    {
+        *("sftp_password", "sftp_key", "sftp_passphrase"),
+        *("secret_key", "session_token", "service_account"),
+        *("password", "imap_password"),
+    }
+)
 
 
-class Settings(BaseModel):
+class Settings(LocationSettings):
     """`[connectors.NAME]` with `type = "file_drop"`."""
 
-    model_config = STRICT
-
-    path: Path = Field(description="The drop folder; with sftp_host, on the server.")
+    path: Path = Field(
+        default=Path(),
+        description="The drop folder; with sftp_host, on the server. Required without "
+        "folder or imap.",
+    )
+    preset: Annotated[str, AfterValidator(known_preset)] = Field(
+        default="",
+        description="Name of a preset: settings for the files of a known program. Your"
+        " own settings override them. `backhaul connectors presets` lists all.",
+    )
     sftp_host: str = Field(
         default="",
         description="Name or address of an SFTP server; empty means a folder on this "
@@ -88,24 +95,29 @@ class Settings(BaseModel):
         description="Folder below path for change notifications, one file for "
         "each; empty for none. `topics` says which.",
     )
-    export_format: Literal["csv", "jsonl"] = Field(
+    export_format: Literal["csv", "jsonl", "edifact", "x12"] = Field(
         default="csv",
-        description="csv has the main columns, jsonl the whole document of each.",
+        description="csv has the main columns, jsonl the whole document of each. "
+        "edifact (ORDERS) and x12 (940) have new orders only.",
+    )
+    edi: EdiSettings = Field(
+        default=EdiSettings(),
+        description="Parties, codes and release of EDIFACT and X12 files.",
     )
     fulfillments: str = Field(
-        default="fulfillments*.{csv,tsv,xlsx,xls,json,jsonl,zip}",
+        default="fulfillments*.{csv,tsv,xlsx,xls,xlsb,ods,json,jsonl,zip}",
         description="Pattern of the names of fulfillment files; empty for none.",
     )
     cancellations: str = Field(
-        default="cancellations*.{csv,tsv,xlsx,xls,json,jsonl,zip}",
+        default="cancellations*.{csv,tsv,xlsx,xls,xlsb,ods,json,jsonl,zip}",
         description="Pattern of the names of cancellation files; empty for none.",
     )
     stock_deltas: str = Field(
-        default="stock-deltas*.{csv,tsv,xlsx,xls,json,jsonl,zip}",
+        default="stock-deltas*.{csv,tsv,xlsx,xls,xlsb,ods,json,jsonl,zip}",
         description="Pattern of the names of files of stock changes; empty for none.",
     )
     stock_levels: str = Field(
-        default="stock-levels*.{csv,tsv,xlsx,xls,json,jsonl,zip}",
+        default="stock-levels*.{csv,tsv,xlsx,xls,xlsb,ods,json,jsonl,zip}",
         description="Pattern of the names of files of stock levels; empty for none.",
     )
     fulfillment_columns: FulfillmentColumns = Field(
@@ -150,11 +162,10 @@ class Settings(BaseModel):
         default=RowFilter(),
         description="Rows of files of stock levels to take or leave out.",
     )
-    header_row: int = Field(
-        default=0,
-        ge=0,
-        description="Line with the columns' names, from 1; 0 means the first of the "
-        "first 20 rows that has them all.",
+    header_row: Literal["find"] | Annotated[int, Field(ge=0)] = Field(
+        default="find",
+        description="Line with the columns' names, from 1; find means the first of the "
+        "first 20 rows that has them all, as does 0.",
     )
     header: tuple[str, ...] = Field(
         default=(),
@@ -296,6 +307,16 @@ class Settings(BaseModel):
         description="Rows per transaction.",
     )
 
+    @property
+    def header_line(self) -> int:
+        """The line with the columns' names; 0 if it is to be found."""
+        return 0 if self.header_row == "find" else self.header_row
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, given: Any) -> Any:
+        return with_preset(given)
+
     @field_validator("timezone")
     @classmethod
     def _is_known(cls, name: str) -> str:
@@ -333,9 +354,8 @@ class Settings(BaseModel):
         if "/" in name or name.startswith(".") or name in OWN_FOLDERS:
             reserved = ", ".join(OWN_FOLDERS)
             raise ValueError(
-                f"{name!r} is not allowed; write the name of one folder, such as"
-                " outbox. The name must contain no / and must not begin with a dot."
-                f" Backhaul itself uses {reserved}"
+                f"{name!r} is refused; write the name of one folder, such as outbox,"
+                f" without / and without a dot first. Backhaul itself uses {reserved}"
             )
         return name
 
@@ -345,7 +365,8 @@ class Settings(BaseModel):
         keys = [line for line in text.splitlines() if line]
         if all(line.startswith("SHA256:") for line in keys):
             return text
-        import asyncssh  # takes most of a second, and only this needs it
+        require_extra("sftp")
+        import asyncssh  # slow, and an extra
 
         for line in keys:
             try:
@@ -357,15 +378,31 @@ class Settings(BaseModel):
         return text
 
     @model_validator(mode="after")
+    def _can_export(self) -> Settings:
+        if self.exports:
+            check_export(self.export_format, self.edi)
+        return self
+
+    @model_validator(mode="after")
+    def _names_one_place(self) -> Settings:
+        given = self.model_fields_set
+        if not self.folder and self.imap is None and "path" not in given:
+            raise ValueError("path is missing; set path, folder, or imap for a mailbox")
+        others = {"path", "sftp_host"}
+        if self.folder and (found := sorted(others & given)):
+            raise ValueError(f"folder excludes {' and '.join(found)}; remove these")
+        self.check_mailbox(others | {"exports", "folder", "require_done_file"})
+        return self
+
+    @model_validator(mode="after")
     def _is_whole(self) -> Settings:
         if not self.sftp_host:
             if self.sftp_user or self.sftp_password or self.sftp_key:
                 raise ValueError("sftp_host is missing; set it to the server's name")
             return self
+        require_extra("sftp", user="sftp_host")
         if not self.sftp_user:
-            raise ValueError(
-                "sftp_user is missing; set it to the user name for the SFTP server"
-            )
+            raise ValueError("sftp_user is missing; set it to the server's user name")
         if not self.sftp_password and not self.sftp_key:
             raise ValueError(
                 "sftp_password and sftp_key are both missing; set one of them"
@@ -380,72 +417,3 @@ def codec_name(name: str) -> str:
         raise LookupError(name)
     # A mark at the beginning of a file is skipped in any case.
     return "utf-8" if found.name == "utf-8-sig" else found.name
-
-
-def meanings(settings: Settings) -> list[str]:
-    """Return a sentence for each setting whose name does not explain its effect."""
-    return [
-        *_absent_columns(settings),
-        *_values(settings),
-        *_filters("fulfillments", settings.fulfillment_rows),
-        *_filters("cancellations", settings.cancellation_rows),
-        *_filters("stock changes", settings.stock_delta_rows),
-        *_filters("stock levels", settings.stock_level_rows),
-        *_same_content(settings),
-        *_shape(settings),
-    ]
-
-
-def _absent_columns(settings: Settings) -> Iterator[str]:
-    for meaning, name in settings.fulfillment_columns.model_dump().items():
-        if not name:
-            yield NONE_NEEDED[meaning]
-
-
-def _values(settings: Settings) -> Iterator[str]:
-    kinds = {
-        "fulfillments": settings.fulfillment_values,
-        "cancellations": settings.cancellation_values,
-        "stock changes": settings.stock_delta_values,
-    }
-    for kind, given in kinds.items():
-        for meaning, value in given.model_dump().items():
-            if value:
-                name = meaning.replace("_", " ")
-                yield f"the {name} of {kind} that name none is {value!r}"
-
-
-def _filters(kind: str, rows: RowFilter) -> Iterator[str]:
-    if rows.only:
-        yield f"only rows of {kind} where {_where(rows.only, ' and ')} are taken"
-    if rows.skip:
-        yield f"rows of {kind} where {_where(rows.skip, ' or ')} are left out"
-
-
-def _where(columns: Mapping[str, Sequence[str]], joined: str) -> str:
-    said = (
-        f"{name} is {' or '.join(map(repr, values))}"
-        for name, values in columns.items()
-    )
-    return joined.join(said)
-
-
-def _same_content(settings: Settings) -> Iterator[str]:
-    if settings.key_columns or settings.same_content == "hold":
-        return
-    does = {"apply": "is applied as a second event", "ignore": "is passed over"}
-    yield (
-        "a file of stock changes whose content came under another name "
-        f"{does[settings.same_content]}"
-    )
-
-
-def _shape(settings: Settings) -> Iterator[str]:
-    if not settings.quote:
-        yield "quotation marks in CSV files are plain text"
-    if settings.header:
-        yield f"CSV files do not name their columns: {', '.join(settings.header)}"
-    if settings.header_row:
-        yield f"the columns are named in line {settings.header_row} of a file"
-    if settings.require_done_file:
-        yield f"a file is read only when {settings.done_file} lies beside it"

@@ -8,7 +8,6 @@ import re
 import struct
 from array import array
 from contextlib import closing
-from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard
 from xml.sax import SAXException
 from xml.sax.handler import ContentHandler
@@ -22,12 +21,17 @@ from msgspec import Struct
 from openpyxl.styles.numbers import BUILTIN_FORMATS, is_date_format, is_timedelta_format
 from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH, from_excel
 
-from backhaul_connectors.file_drop.csv_reader import NO_RESULT, number_text
+from backhaul_connectors.file_drop.csv_reader import (
+    NO_RESULT,
+    moment_text,
+    number_text,
+)
 from backhaul_connectors.file_drop.files import FileUnreadable
 from backhaul_connectors.file_drop.json_reader import csv_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from xml.etree.ElementTree import Element
     from zipfile import ZipInfo
 
@@ -435,14 +439,6 @@ class SheetHandler(TextCollector):
             )
             return moment_text(value)
         return number_text(raw, self._style.width)
-
-
-def moment_text(value: datetime | date | time | timedelta) -> str:
-    """Return a date as 2026-03-31, with a time of day as 2026-03-31T14:05:00."""
-    if isinstance(value, datetime):
-        value = (value + timedelta(milliseconds=500)).replace(microsecond=0)
-        return value.isoformat() if value.time() != time() else str(value.date())
-    return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
 def _is_number(text: str | None) -> TypeGuard[str]:

@@ -1,0 +1,1 @@
+"""EDI files: EDIFACT (DESADV, INVRPT, ORDERS) and X12 (856, 945, 846, 940)."""

@@ -1,0 +1,119 @@
+"""The rows that messages become: what each says, its place, and what is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from backhaul_sdk.fields import Unusable, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from backhaul_connectors.file_drop.edi_settings import EdiSettings
+
+PLACE, PROBLEM = "place", "problem"
+"""The columns with a row's place in the interchange, and why it cannot be used."""
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "fulfillment": (
+        *(PLACE, "order", "tracking_company", "tracking_number", "sku", "quantity"),
+        *("shipped_at", "sender", "document", "parcel", PROBLEM),
+    ),
+    "stock level": (PLACE, "sku", "quantity", "as_of", "location", PROBLEM),
+}
+"""The columns of the rows by the kind of file."""
+EDIFACT_CANCELLED = frozenset({"1"})
+X12_CANCELLED = frozenset({"01", "03"})
+"""Codes of messages that cancel or delete an earlier one (1225 and 353)."""
+KEYS = ("sender", "document", "parcel")
+"""The columns that identify a parcel."""
+
+
+class EdiRow(Struct, frozen=True, kw_only=True):
+    """A row: its values by column, its place, and a problem if it has one."""
+
+    place: str
+    values: Mapping[str, str]
+    problem: str = ""
+
+    def cells(self, columns: Sequence[str]) -> list[str]:
+        own = {**self.values, PLACE: self.place, PROBLEM: self.problem}
+        return [own.get(column, "") for column in columns]
+
+
+class MessageReader(Protocol):
+    """Reads one message: `rows` can be called once."""
+
+    @property
+    def document(self) -> str:
+        """What the sender calls the document; known when its rows were read.
+
+        A document and its cancellation have different names here.
+        """
+
+    def rows(self) -> Iterator[EdiRow]: ...
+
+
+class Document(Struct):
+    """What the header of a message says; `title` is what such a message is called."""
+
+    title: str
+    number: str = ""
+    is_cancelled: bool = False
+
+    @property
+    def name(self) -> str:
+        """What distinguishes the document from others of its type and sender."""
+        cancelled = f"cancellation of {self.number}"
+        return cancelled if self.is_cancelled else self.number
+
+    def cancelled_stock(self, place: str) -> EdiRow:
+        """Return the row of a message that cancels stock counts."""
+        problem = (
+            f"the message cancels {self.title} {self.number}, so nothing was counted."
+            " If Backhaul imported this report before, ask the sender for a new one"
+        )
+        return EdiRow(place=place, values={}, problem=problem)
+
+
+class Notes:
+    """Sentences for the log, at most a few of them."""
+
+    def __init__(self, most: int = 20) -> None:
+        self._most = most
+        self._said: list[str] = []
+        self._more = 0
+
+    def add(self, sentence: str) -> None:
+        if len(self._said) < self._most:
+            self._said.append(sentence)
+        else:
+            self._more += 1
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._said
+        if self._more:
+            yield f"{self._more} more notes of this kind"
+
+
+def whole_units(quantity: str) -> int | None:
+    """Return a quantity that is a whole number, such as 12,000; None if it is not."""
+    try:
+        # A comma is the decimal sign of some senders; nothing separates thousands.
+        return whole_number(quantity.replace(",", "."), "quantity", ".")
+    except Unusable:
+        return None
+
+
+def units_of(quantity: str, unit: str, edi: EdiSettings) -> tuple[str, str]:
+    """Return a whole quantity without its decimals, and a problem with its unit."""
+    units = whole_units(quantity)
+    number = quantity.replace(",", ".") if units is None else str(units)
+    if unit and unit not in edi.units:
+        return number, (
+            f"the quantity {number} is in the unit {unit}, and Backhaul does not know"
+            " how many pieces that is. If the partner means pieces, add the code to"
+            " edi.units"
+        )
+    return number, ""

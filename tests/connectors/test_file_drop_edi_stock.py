@@ -1,0 +1,98 @@
+"""Stock in EDI files: which quantities are the stock, of which place and time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from connectors.dropping import Drop
+from connectors.interchanges import edifact, x12
+from connectors.test_file_drop_edi import counted, report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def drop(tmp_path: Path) -> Drop:
+    return Drop(tmp_path, {"stock_levels": "*.edi"})
+
+
+@pytest.mark.parametrize("code", ["156", "33"])
+async def test_a_movement_is_not_stock_unless_the_settings_say_so(
+    drop: Drop, code: str
+) -> None:
+    """156 is an inventory movement, 33 the largest batch of a delivery."""
+    assert await counted(drop, edifact(report(f"QTY+{code}:3"))) == {}
+    assert drop.reasons()[0].endswith(f"it has {code}. Set edi.stock_codes")
+    drop.options["edi"] = {"stock_codes": [code]}
+    again = edifact(report(f"QTY+{code}:3"), reference="8")
+    assert list((await counted(drop, again)).values()) == [3]
+
+
+async def test_equal_stock_of_two_warehouses_is_not_a_total_and_its_part(
+    drop: Drop,
+) -> None:
+    drop.options["same_sku"] = "sum"
+    lines = ["QTY+145:4", "NAD+WH+A", "QTY+145:4", "NAD+WH+B"]
+    assert list((await counted(drop, edifact(report(*lines)))).values()) == [8]
+
+
+async def test_a_location_says_more_than_its_warehouse(drop: Drop) -> None:
+    drop.options["stock_level_rows"] = {"only": {"location": "BIN2"}}
+    lines = ["QTY+145:4", "NAD+WH+A", "LOC+18+BIN1"]
+    lines += ["QTY+145:5", "LOC+18+BIN2", "NAD+WH+A"]
+    assert list((await counted(drop, edifact(report(*lines)))).values()) == [5]
+
+
+@pytest.mark.parametrize("number", ["4", "0"])
+async def test_two_equal_quantities_without_a_place_are_refused(
+    drop: Drop, number: str
+) -> None:
+    """Perhaps a total and its only part, perhaps two parts: nobody can tell."""
+    content = edifact(report(f"QTY+145:{number}", f"QTY+145:{number}"))
+    assert await counted(drop, content) == {}
+    (reason,) = drop.reasons()
+    assert f"several quantities ({number}, {number}) without a place" in reason
+
+
+async def test_the_time_of_a_line_is_that_of_its_quantities(drop: Drop) -> None:
+    lines = ["DTM+366:202603010600:203", "QTY+145:3"]
+    found = await counted(drop, edifact(report(*lines)))
+    assert found == {("A", "2026-03-01T06:00:00Z"): 3}
+    lines = ["DTM+366:202603010600:203", "QTY+145:3", "DTM+366:202603020600:203"]
+    found = await counted(drop, edifact(report(*lines), reference="8"))
+    assert ("A", "2026-03-02T06:00:00Z") in found
+
+
+async def test_the_place_of_a_line_is_that_of_its_quantities(drop: Drop) -> None:
+    drop.options["stock_level_rows"] = {"only": {"location": "WH2"}}
+    lines = ["LOC+18+WH2", "QTY+145:3", "LIN+2", "PIA+1+B:SA", "QTY+145:4"]
+    found = await counted(drop, edifact(report(*lines)))
+    assert list(found.values()) == [3]
+
+
+async def test_the_time_of_the_inventory_counts_before_that_of_the_booking(
+    drop: Drop,
+) -> None:
+    times = ["DTM+366:202603010600:203", "DTM+179:202603050600:203"]
+    found = await counted(drop, edifact(report(*times, "QTY+145:3")))
+    assert found == {("A", "2026-03-01T06:00:00Z"): 3}
+
+
+CANCELLED = {
+    "INVRPT": edifact(
+        ["INVRPT:D:96A:UN", "BGM+35+I1+1", *report("QTY+145:3")[2:]],
+    ),
+    "846": x12(["846", "BIA*01*DD*I1*20260331*0600", "LIN**SK*A", "QTY*33*3*EA"]),
+}
+
+
+@pytest.mark.parametrize("content", CANCELLED.values(), ids=CANCELLED)
+async def test_a_report_that_is_cancelled_counts_nothing(
+    drop: Drop, content: bytes
+) -> None:
+    assert await counted(drop, content) == {}
+    (reason,) = drop.reasons()
+    assert "the message cancels stock report I1" in reason
