@@ -9,7 +9,6 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
-from backhaul_connectors.http_json.parsing import ItemParser, text_of
 from backhaul_connectors.http_json.settings import List, Settings
 from backhaul_sdk import (
     Absent,
@@ -26,6 +25,7 @@ from backhaul_sdk import (
     Unknown,
 )
 from backhaul_sdk.clock import seconds_since_1970
+from backhaul_sdk.json_items import ItemParser, text_of
 from backhaul_sdk.testing import MemoryHost, sample_change
 from connectors.backoffice import ORDERS, SHIPMENTS, START, TOKEN, Office
 
@@ -43,7 +43,7 @@ async def office() -> AsyncIterator[Office]:
     await office.close()
 
 
-async def test_what_appears_late_is_found_by_the_overlap(office: Office) -> None:
+async def test_a_late_item_is_found_by_the_overlap(office: Office) -> None:
     host = MemoryHost()
     for number in (100, 200):
         office.ship(number)
@@ -56,7 +56,7 @@ async def test_what_appears_late_is_found_by_the_overlap(office: Office) -> None
     assert office.books.asked[-1] == {"since": "2025-12-31T23:58:20.000Z"}
 
 
-async def test_what_changed_is_handed_over_again(office: Office) -> None:
+async def test_a_changed_item_is_returned_again(office: Office) -> None:
     office.ship(1)
     host, connector = MemoryHost(), office.connector()
     await host.pull(connector)
@@ -70,7 +70,7 @@ async def test_what_changed_is_handed_over_again(office: Office) -> None:
 
 
 @pytest.mark.parametrize("to_come", ["2999-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-async def test_one_item_with_a_time_to_come_hides_no_later_ones(
+async def test_an_item_with_a_future_time_hides_no_later_items(
     office: Office, to_come: str
 ) -> None:
     host = MemoryHost()
@@ -90,7 +90,7 @@ async def test_a_clock_some_minutes_ahead_is_followed(office: Office) -> None:
     assert [b async for b in office.connector().pull(host.cursor)] == []
 
 
-async def test_a_time_to_come_that_was_kept_is_left(office: Office) -> None:
+async def test_a_stored_future_time_is_ignored(office: Office) -> None:
     kept = {"since": "2999-01-01T00:00:00.000Z", "recent": {}, "etag": "", "url": ""}
     host = MemoryHost(cursor=json.dumps({"shipments": kept}))
     office.ship(1)
@@ -180,7 +180,7 @@ def test_each_kind_of_record_is_made() -> None:
         ),
     ],
 )
-def test_what_cannot_be_used_says_why(
+def test_an_unusable_item_says_why(
     kind: str, fields: dict[str, str], item: object, said: str
 ) -> None:
     bad = reader_of(kind, fields).read(item, text_of(item))
@@ -200,7 +200,7 @@ def test_what_cannot_be_used_says_why(
         ([], "x"),
     ],
 )
-def test_what_cannot_be_used_names_its_item(item: object, locator: str) -> None:
+def test_an_unusable_value_names_its_item(item: object, locator: str) -> None:
     reader = reader_of("stock_level", {"sku": "s", "quantity": "q"})
     bad = reader.read(item, text_of(item))
     assert isinstance(bad, Bad)
@@ -215,7 +215,7 @@ async def test_an_order_is_found_by_its_key(office: Office) -> None:
     assert await connector.lookup(change) == Found("1")
 
 
-async def test_an_answer_without_its_number_is_in_doubt(office: Office) -> None:
+async def test_an_answer_without_its_number_is_uncertain(office: Office) -> None:
     push = {**ORDERS, "reference": "data.number"}
     connector = office.connector(pushes={"order.placed": push})
     assert isinstance(await connector.push(sample_change(1)), Uncertain)

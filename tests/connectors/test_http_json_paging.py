@@ -161,7 +161,7 @@ async def test_an_empty_page_with_another_behind_it_is_not_the_last(
     assert len(script.asked) == 4
 
 
-def test_empty_pages_without_end_are_told_of() -> None:
+def test_endless_empty_pages_are_reported() -> None:
     trail = PageTrail()
     for _ in range(MOST_EMPTY):
         trail.bring([])
@@ -169,7 +169,7 @@ def test_empty_pages_without_end_are_told_of() -> None:
         trail.bring([])
 
 
-async def test_an_empty_page_is_asked_no_further_where_the_cursor_is_kept(
+async def test_an_empty_page_ends_the_requests_where_the_cursor_is_kept(
     script: Script,
 ) -> None:
     script.add(f"{BASE}/s", {"rows": [], "next": "c0"})
@@ -208,7 +208,7 @@ async def test_an_unchanged_list_is_not_sent_again(script: Script) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_it_is_left_alone_for_as_long_as_it_asks(
+async def test_a_throttling_server_is_left_alone_for_the_requested_time(
     script: Script, status: int
 ) -> None:
     seconds = [100.0]
@@ -232,7 +232,9 @@ async def test_it_is_left_alone_for_as_long_as_it_asks(
         (500, "answered 500"),
     ],
 )
-async def test_what_it_refuses_is_said(script: Script, status: int, said: str) -> None:
+async def test_a_refusal_of_the_server_is_reported(
+    script: Script, status: int, said: str
+) -> None:
     script.add(f"{BASE}/s", {}, status=status, Location="https://evil.example/")
     with pytest.raises(CheckFailed, match=said):
         await pull(system({}))

@@ -8,9 +8,9 @@ import pytest
 
 from backhaul_connectors.http_json.client import ListPosition
 from backhaul_connectors.http_json.connector import ListPass
-from backhaul_connectors.http_json.parsing import ItemParser, text_of
 from backhaul_connectors.http_json.settings import List
 from backhaul_sdk import Bad, StockLevel
+from backhaul_sdk.json_items import ItemParser, text_of
 
 NOW = "2026-01-02T00:00:00.000Z"
 LEVELS = {

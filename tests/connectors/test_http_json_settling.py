@@ -93,7 +93,7 @@ async def test_an_order_is_written_once_however_late_the_answer_is(
     assert len(office.orders) == 1
 
 
-async def test_what_a_program_that_ended_left_at_work_is_waited_for(
+async def test_a_request_of_an_ended_program_is_waited_for(
     office: SlowOffice,
 ) -> None:
     change, before = sample_change(1), office.connector()
@@ -125,7 +125,7 @@ async def test_a_push_that_is_cancelled_is_waited_for(office: SlowOffice) -> Non
     assert await connector.lookup(change) == Found("1")
 
 
-async def test_only_what_is_absent_is_waited_for(office: SlowOffice) -> None:
+async def test_only_an_absent_change_is_waited_for(office: SlowOffice) -> None:
     office.looked_for.set()
     connector = office.connector(lambda: 0.0, answer_seconds=100)
     await connector.open()
@@ -138,7 +138,9 @@ async def test_only_what_is_absent_is_waited_for(office: SlowOffice) -> None:
         assert await connector.lookup(sample_change(1)) == Found("1")
 
 
-async def test_what_is_absent_long_after_is_so_at_once(office: SlowOffice) -> None:
+async def test_a_change_that_is_absent_much_later_is_absent_at_once(
+    office: SlowOffice,
+) -> None:
     seconds = [0.0]
     connector = office.connector(lambda: seconds[0], answer_seconds=100)
     await connector.open()
@@ -147,7 +149,7 @@ async def test_what_is_absent_long_after_is_so_at_once(office: SlowOffice) -> No
         assert await connector.lookup(sample_change(1)) == Absent()
 
 
-def test_it_settles_no_sooner_than_an_answer_may_come() -> None:
+def test_a_lookup_decides_no_sooner_than_an_answer_may_come() -> None:
     told: dict[str, Any] = {"base_url": "https://example.com", "answer_seconds": 40}
     told |= {"pushes": {TOPIC: ORDERS}}
     assert Settings.model_validate(told).late_request_seconds == 80

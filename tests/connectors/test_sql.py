@@ -47,7 +47,7 @@ async def pull(tables: SqliteTables, host: MemoryHost, **options: Any) -> list[R
     return list(host.records.values())[before:]
 
 
-async def test_a_shipment_has_what_its_columns_say(tables: SqliteTables) -> None:
+async def test_a_shipment_has_the_values_of_its_columns(tables: SqliteTables) -> None:
     tables.ship(7, 1)
     (shipment,) = await pull(tables, MemoryHost(), fulfillments=SHIPMENTS)
     assert shipment == Fulfillment(
@@ -116,7 +116,7 @@ async def test_a_row_is_left_until_late_ones_have_been_committed(
     assert list(host.records) == ["fulfillment:1", "fulfillment:0"]
 
 
-async def test_a_row_without_its_time_is_told_of(tables: SqliteTables) -> None:
+async def test_a_row_without_its_time_is_reported(tables: SqliteTables) -> None:
     host = MemoryHost()
     tables.ship(0, 3)
     tables.run("UPDATE shipments SET changed_at = NULL WHERE id = 1")
@@ -273,7 +273,7 @@ async def test_values_are_never_a_statement(tables: SqliteTables) -> None:
         ),
     ],
 )
-async def test_check_says_what_to_mend(
+async def test_check_says_what_to_fix(
     tables: SqliteTables, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(CheckFailed) as raised:
@@ -289,7 +289,7 @@ async def test_check_makes_no_file(tables: SqliteTables) -> None:
     assert not gone.exists()
 
 
-async def test_one_row_for_each_order_is_kept_up_to_date(tables: SqliteTables) -> None:
+async def test_a_row_for_each_order_is_kept_up_to_date(tables: SqliteTables) -> None:
     connector = tables.connector(write=[ORDERS, NEWS])
     await connector.open()
     placed, cancelled = sample_change(1), sample_change(1, "order.cancelled")
@@ -307,7 +307,9 @@ async def test_one_row_for_each_order_is_kept_up_to_date(tables: SqliteTables) -
     ]
 
 
-async def test_what_is_written_twice_is_there_once(tables: SqliteTables) -> None:
+async def test_a_change_that_is_written_twice_is_there_once(
+    tables: SqliteTables,
+) -> None:
     connector = tables.connector(write=[ORDERS, NEWS])
     await connector.open()
     for _ in range(3):
@@ -316,7 +318,7 @@ async def test_what_is_written_twice_is_there_once(tables: SqliteTables) -> None
     assert tables.rows("SELECT count(*) FROM news") == [(1,)]
 
 
-async def test_a_table_that_is_not_there_yet_keeps_news_waiting(
+async def test_a_missing_table_keeps_changes_waiting(
     tables: SqliteTables,
 ) -> None:
     connector = tables.connector(write=[{**NEWS, "table": "nope"}])

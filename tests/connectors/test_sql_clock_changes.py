@@ -73,7 +73,7 @@ class Night:
 
 
 @pytest.mark.parametrize("first", [AUTUMN, SPRING], ids=["autumn", "spring"])
-async def test_each_row_of_the_night_is_taken_once(
+async def test_each_row_of_the_night_is_read_once(
     tables: SqliteTables, first: datetime
 ) -> None:
     night = Night(tables)

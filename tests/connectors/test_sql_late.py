@@ -84,7 +84,7 @@ async def test_a_row_that_is_later_than_the_window_is_missed_as_documented(
     assert await follower.pull() == ["5"]
 
 
-async def test_a_restart_hands_over_what_is_late_and_nothing_again(
+async def test_a_restart_returns_late_rows_and_repeats_none(
     tables: SqliteTables,
 ) -> None:
     follower = Follower(tables, batch_rows=10)
@@ -98,7 +98,7 @@ async def test_a_restart_hands_over_what_is_late_and_nothing_again(
     assert follower.host.handed_over == 201
 
 
-async def test_the_cursor_is_bounded_and_what_it_lacks_is_known_by_its_key(
+async def test_the_cursor_is_bounded_and_older_rows_are_known_by_their_keys(
     tables: SqliteTables,
 ) -> None:
     follower = Follower(tables, overlap_seconds=86_400)
@@ -115,7 +115,7 @@ def test_a_cursor_of_an_earlier_version_is_read() -> None:
     assert read.places == {"fulfillments": RowPosition("2020-01-01 00:00:05", 5)}
 
 
-async def test_a_window_that_is_long_ago_is_read_once_more_and_then_left_alone(
+async def test_a_window_that_is_long_ago_is_read_one_last_time(
     tables: SqliteTables,
 ) -> None:
     follower = Follower(tables)
@@ -128,7 +128,7 @@ async def test_a_window_that_is_long_ago_is_read_once_more_and_then_left_alone(
     assert await follower.pull() == ["5", "6"]
 
 
-async def test_a_row_that_changed_without_its_time_is_handed_over(
+async def test_a_row_that_changed_without_its_time_is_returned(
     tables: SqliteTables,
 ) -> None:
     follower = Follower(tables)
@@ -157,7 +157,7 @@ def test_the_window_rests_between_two_readings() -> None:
     assert not OverlapWindow(0.0, lambda: seconds).is_due(place)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_remembered_rows_are_bounded() -> None:
     overlap = OverlapWindow(300.0, lambda: 0.0)
     count = MOST_REMEMBERED + 9
     rows = [(NOON, Bad(key=str(n), raw="", reason="")) for n in range(count)]

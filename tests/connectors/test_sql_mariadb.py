@@ -154,7 +154,7 @@ def test_its_clock_is_right_in_the_hour_that_comes_twice(in_berlin: MariaDb) -> 
             assert float(cursor.fetchone()[0]) == second
 
 
-async def test_check_tells_of_moments_shown_in_summer_time(
+async def test_check_reports_times_shown_in_summer_time(
     in_berlin: MariaDb,
 ) -> None:
     class Stamped(MariaTables):

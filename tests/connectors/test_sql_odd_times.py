@@ -88,14 +88,14 @@ async def count(
         await host.pull(connector)
 
 
-async def test_a_text_among_numbers_hides_none_of_them(tables: SqliteTables) -> None:
+async def test_a_text_among_numbers_hides_no_row(tables: SqliteTables) -> None:
     host = MemoryHost()
     await count(tables, host, 1_600_000_000, "", 1_600_000_100, lag_seconds=0)
     assert taken(host) == [0, 2]
     assert [each.locator for each in host.bad.values()] == ["counted 1"]
 
 
-async def test_none_is_read_behind_one_that_waits(tables: SqliteTables) -> None:
+async def test_no_row_is_read_behind_a_waiting_row(tables: SqliteTables) -> None:
     host = MemoryHost()
     young = int(seconds_since_1970()) - 60
     # Numbers stand before texts, whatever time they are.
@@ -105,7 +105,7 @@ async def test_none_is_read_behind_one_that_waits(tables: SqliteTables) -> None:
 
 @pytest.mark.parametrize("odd", ["", "2019-13-45", "2020-01-01 00:00:99", "unknown"])
 @pytest.mark.parametrize("number", [4, 5, 11])
-async def test_pages_full_of_odd_rows_hide_none_before_or_behind(
+async def test_pages_full_of_odd_rows_hide_no_other_rows(
     tables: SqliteTables, odd: str, number: int
 ) -> None:
     tables.ship(1, number)
@@ -120,7 +120,7 @@ async def test_pages_full_of_odd_rows_hide_none_before_or_behind(
     assert len(taken(host)) == 12
 
 
-async def test_an_odd_row_lets_no_younger_ones_pass(tables: SqliteTables) -> None:
+async def test_an_odd_row_lets_no_younger_rows_pass(tables: SqliteTables) -> None:
     host = MemoryHost()
     tables.ship(1, 2)
     tables.run("UPDATE shipments SET changed_at = datetime('now') WHERE id = 1")
@@ -133,7 +133,7 @@ async def test_an_odd_row_lets_no_younger_ones_pass(tables: SqliteTables) -> Non
     assert len(host.bad) == 1, "it is told of, although a row before it has to wait"
 
 
-async def test_an_odd_row_is_told_of_once(tables: SqliteTables) -> None:
+async def test_an_odd_row_is_reported_once(tables: SqliteTables) -> None:
     connector = tables.connector(fulfillments=SHIPMENTS)
     await connector.open()
     host = MemoryHost()
@@ -148,7 +148,9 @@ async def test_an_odd_row_is_told_of_once(tables: SqliteTables) -> None:
     assert len(host.bad) == 2, "it is wrong in another way now"
 
 
-async def test_one_that_was_not_kept_is_told_of_again(tables: SqliteTables) -> None:
+async def test_an_odd_row_that_was_not_stored_is_reported_again(
+    tables: SqliteTables,
+) -> None:
     tables.ship(1, 1)
     stamp(tables, 1, 1, "unknown")
     connector = tables.connector(fulfillments=SHIPMENTS)
@@ -160,7 +162,7 @@ async def test_one_that_was_not_kept_is_told_of_again(tables: SqliteTables) -> N
     assert len(host.bad) == 1
 
 
-async def test_one_that_came_to_stand_before_all_is_told_of_after_a_start(
+async def test_an_odd_row_that_became_the_first_is_reported_after_a_start(
     tables: SqliteTables,
 ) -> None:
     host = MemoryHost()
@@ -171,7 +173,7 @@ async def test_one_that_came_to_stand_before_all_is_told_of_after_a_start(
     assert (await pull(tables, host)).keys() == {"2"}
 
 
-async def test_a_mended_row_is_read(tables: SqliteTables) -> None:
+async def test_a_corrected_row_is_read(tables: SqliteTables) -> None:
     host = MemoryHost()
     tables.ship(1, 2)
     stamp(tables, 1, 1, "unknown")

@@ -11,13 +11,7 @@ from pydantic import ValidationError
 
 from backhaul.demo.tryton_server import DATABASE, USER
 from backhaul_connectors.tryton import Tryton
-from backhaul_connectors.tryton.rpc import (
-    LOGIN_REST_SECONDS,
-    NotNow,
-    RequestRefused,
-    ServerFailed,
-    TrytonClient,
-)
+from backhaul_connectors.tryton.rpc import LOGIN_REST_SECONDS, TrytonClient
 from backhaul_connectors.tryton.settings import Settings
 from backhaul_sdk import (
     Absent,
@@ -30,6 +24,7 @@ from backhaul_sdk import (
     Rejected,
     StockLevel,
 )
+from backhaul_sdk.erp import AccessRefused, NotNow, RequestRefused, ServerFailed
 from backhaul_sdk.testing import (
     MemoryHost,
     PullContract,
@@ -122,7 +117,7 @@ async def test_stock_is_read_as_of_now(connect: Callable[..., Tryton]) -> None:
     assert len(host.records) == before, "it is read again when that is due"
 
 
-async def test_what_is_picked_is_in_the_house_until_it_leaves(
+async def test_picked_units_are_in_stock_until_they_leave(
     connect: Callable[..., Tryton], server: TrytonServer
 ) -> None:
     change = sample_change(1)
@@ -185,6 +180,18 @@ async def test_a_shipment_that_is_done_fulfills_its_order(
     assert [batch async for batch in connector.pull(host.cursor)] == []
     await asyncio.to_thread(ship, server, other.object_id, "BD124")
     await pull_until(connector, host, 2)
+
+
+async def test_a_delivery_before_the_start_date_is_not_read(
+    connect: Callable[..., Tryton], server: TrytonServer
+) -> None:
+    change = sample_change(1)
+    await connect(sale_state="confirmed").push(change)
+    await asyncio.to_thread(ship, server, change.object_id, "BD123")
+    host = MemoryHost()
+    await pull_until(connect(stock_seconds=0, shipped_since="2020-01-01"), host, 1)
+    late = connect(stock_seconds=0, shipped_since="2999-01-01")
+    assert [batch async for batch in late.pull(None)] == []
 
 
 async def test_an_order_that_is_cancelled_cancels_its_sale(
@@ -259,7 +266,7 @@ FAILURES: list[tuple[str, list[Any], dict[str, Any], type[CheckFailed], str]] = 
         'can not call "quote" on',
     ),
     ("model.currency.currency.create", [[{}]], {}, RequestRefused, "value is required"),
-    (f"{PARTY}.nope", [], {}, NotNow, "403"),
+    (f"{PARTY}.nope", [], {}, AccessRefused, "403"),
     (f"{PARTY}.search", [[["nope", "=", 1]]], {}, ServerFailed, "Tryton failed"),
 ]
 
@@ -269,7 +276,7 @@ FAILURES: list[tuple[str, list[Any], dict[str, Any], type[CheckFailed], str]] = 
     FAILURES,
     ids=[f"{kind.__name__}-{method}" for method, _, _, kind, _ in FAILURES],
 )
-async def test_what_it_raises_is_told_apart(
+async def test_errors_of_tryton_are_distinguished(
     server: TrytonServer,
     method: str,
     parameters: list[Any],
@@ -295,7 +302,7 @@ async def test_what_it_raises_is_told_apart(
         ),
     ],
 )
-async def test_check_says_what_to_mend(
+async def test_check_says_what_to_fix(
     connect: Callable[..., Tryton], options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(CheckFailed, match=words):

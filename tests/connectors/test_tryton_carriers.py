@@ -10,7 +10,8 @@ from aiohttp import web
 from proteus import Model
 
 from backhaul_connectors.tryton import Tryton
-from backhaul_sdk import Applied, Fulfillment
+from backhaul_connectors.tryton.reader import MOVES_AT_ONCE
+from backhaul_sdk import Applied, CheckFailed, Fulfillment
 from backhaul_sdk.testing import MemoryHost, sample_change
 from connectors.erp_answers import AnsweringErp
 from connectors.test_tryton import settings_of
@@ -99,14 +100,14 @@ async def test_a_carriers_name_goes_with_its_parcel(erp: AnsweringErp) -> None:
     assert told == {"ord_1": "DHL", "ord_2": None, "ord_3": None}
 
 
-async def test_a_tryton_without_carriers_is_not_asked_for_them(
+async def test_a_tryton_without_carriers_gets_no_query_for_carriers(
     erp: AnsweringErp,
 ) -> None:
     assert set((await companies(erp)).values()) == {None}
     assert READ not in erp.asked
 
 
-async def test_who_may_not_read_carriers_still_ships(erp: AnsweringErp) -> None:
+async def test_a_user_who_may_not_read_carriers_still_ships(erp: AnsweringErp) -> None:
     def refuse() -> web.Response:
         said = ["UserError", ["You are not allowed to access Carrier.", "", None]]
         return web.json_response({"id": 1, "error": said})
@@ -157,3 +158,14 @@ def ship(server: TrytonServer, carried: str, picked_up: str) -> None:
         shipment.save()
         for order in (carried, picked_up):
             house.ship(order, "BD1")
+
+
+async def test_a_server_that_repeats_the_moves_of_a_shipment_is_not_read_for_ever(
+    erp: AnsweringErp,
+) -> None:
+    move = {"shipment": "stock.shipment.out,1", "origin": None, "quantity": 1.0}
+    moves = [{"id": id_, **move} for id_ in range(MOVES_AT_ONCE)]
+    erp.results["model.stock.move.search_read"] = lambda *_: moves
+    with pytest.raises(CheckFailed, match="returned the same page again"):
+        async with asyncio.timeout(HANG_SECONDS):
+            await pulled(erp.connector(stock_seconds=0))

@@ -103,7 +103,7 @@ async def test_stock_is_read_again_after_the_clock_was_set_back(house: House) ->
 
 
 @pytest.mark.parametrize("seconds", [-899, -2, 2, 899])
-async def test_servers_whose_clocks_differ_a_little_are_not_asked_more_often(
+async def test_servers_with_slightly_different_clocks_are_not_queried_more_often(
     house: House, seconds: int
 ) -> None:
     connector, host = house.connector(stock_seconds=900), MemoryHost()
@@ -115,7 +115,7 @@ async def test_servers_whose_clocks_differ_a_little_are_not_asked_more_often(
     assert house.asked.count(GOODS) == 1
 
 
-async def test_what_leaves_after_the_clock_was_set_back_is_shipped(
+async def test_a_shipment_after_the_clock_was_set_back_is_imported(
     house: House,
 ) -> None:
     """Its time is before the place up to which shipments were read."""

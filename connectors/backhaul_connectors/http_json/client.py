@@ -14,7 +14,6 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 from yarl import URL
 
-from backhaul_connectors.http_json.parsing import digest_of
 from backhaul_sdk import (
     Absent,
     Applied,
@@ -25,8 +24,16 @@ from backhaul_sdk import (
     Uncertain,
     Unknown,
 )
-from backhaul_sdk.calls import Caller, NeverSent, NoAnswer, NotJson, outcome_of
+from backhaul_sdk.calls import (
+    Caller,
+    NeverSent,
+    NoAnswer,
+    NotJson,
+    Pause,
+    outcome_of,
+)
 from backhaul_sdk.fields import UNREADABLE, Unusable, rfc3339
+from backhaul_sdk.json_items import digest_of
 from backhaul_sdk.json_paths import find
 
 if TYPE_CHECKING:
@@ -56,8 +63,7 @@ class JsonApi:
 
     def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
         self._settings = settings
-        self._clock = clock
-        self._quiet_until = 0.0
+        self._pause = Pause(clock)
         caller = partial(
             Caller,
             settings.network,
@@ -111,12 +117,11 @@ class JsonApi:
 
     def _wait(self, answer: Answer) -> None:
         seconds = answer.retry_after_seconds or 0.0
-        self._quiet_until = self._clock() + seconds
+        self._pause.begin(seconds)
         raise CheckFailed(f"the server asks Backhaul to wait {seconds:g} s")
 
     def _require_leave(self) -> None:
-        left = self._quiet_until - self._clock()
-        if left > 0:
+        if (left := self._pause.left_seconds) > 0:
             raise CheckFailed(
                 f"the server asked Backhaul to wait, and {left:.0f} s are left"
             )

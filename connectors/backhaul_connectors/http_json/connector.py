@@ -24,12 +24,6 @@ from backhaul_connectors.http_json.client import (
     positions_of,
     push,
 )
-from backhaul_connectors.http_json.parsing import (
-    ItemParser,
-    digest_of,
-    moment,
-    text_of,
-)
 from backhaul_connectors.http_json.settings import Settings
 from backhaul_sdk import (
     Bad,
@@ -39,15 +33,16 @@ from backhaul_sdk import (
     Connector,
     Rejected,
     Spec,
-    StockLevel,
     Uncertain,
     Unknown,
 )
 from backhaul_sdk.calls import LateArrivals
 from backhaul_sdk.clock import seconds_since_1970
 from backhaul_sdk.contract import TOPICS
-from backhaul_sdk.fields import Unusable, rfc3339, stock_of
+from backhaul_sdk.fields import Unusable, rfc3339
+from backhaul_sdk.json_items import ItemParser, digest_of, moment, text_of
 from backhaul_sdk.json_paths import find
+from backhaul_sdk.stock_list_items import StockListItems
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -61,87 +56,11 @@ if TYPE_CHECKING:
     Read: TypeAlias = Record | Bad
 
 
-MOST_NAMED = 5
-ADVICE = (
-    "If each item is one part of the stock (such as one warehouse), set same_sku ="
-    ' "sum". Otherwise keep only one of the items'
-)
 MOST_SEEN = 10_000
 BATCH_RECORDS = 1_000
 """Items of a full stock list that are submitted and committed together."""
 AHEAD = timedelta(minutes=5)
 """How far the system's clock may be ahead of our clock."""
-
-
-class StockListItems:
-    """Collects the items of a list, and refuses or adds up repeated articles.
-
-    It keeps every item until the end of the list: about 1 kB for each.
-    """
-
-    def __init__(self, *, adds_up: bool) -> None:
-        self._adds_up = adds_up
-        self._read: list[tuple[Read, int]] = []
-        self._places: dict[tuple[str, str], list[int]] = {}
-        self._unusable: dict[str, str] = {}
-
-    def add(self, record: Read, number: int, article: str) -> None:
-        """Add an item; `number` is its level before a level below 0 became 0.
-
-        An item that comes again on a later page replaces the earlier one.
-        """
-        if not isinstance(record, StockLevel):
-            self._unusable[article] = record.locator
-            self._read.append((record, number))
-            return
-        places = self._places.setdefault((record.sku, record.as_of), [])
-        for place in places:
-            if self._read[place][0].locator == record.locator:
-                self._read[place] = record, number
-                return
-        places.append(len(self._read))
-        self._read.append((record, number))
-
-    def records(self) -> list[Read]:
-        """Return every item; for a repeated article one sum, or what is wrong."""
-        found = [self._once(place) for place in range(len(self._read))]
-        return [each for each in found if each is not None]
-
-    def _once(self, place: int) -> Read | None:
-        record, _ = self._read[place]
-        if not isinstance(record, StockLevel):
-            return record
-        places = self._places[record.sku, record.as_of]
-        if record.sku in self._unusable:
-            return _refused(record, "another item of the same SKU cannot be used")
-        if len(places) == 1:
-            return record
-        if not self._adds_up:
-            named = [self._read[each][0].locator for each in places[:MOST_NAMED]]
-            more = "" if len(places) <= MOST_NAMED else ", …"
-            return _refused(record, f"{', '.join(named)}{more} count it too. {ADVICE}")
-        return self._sum(record, places) if place == places[0] else None
-
-    def _sum(self, record: StockLevel, places: list[int]) -> StockLevel:
-        numbers = [self._read[each][1] for each in places]
-        quantity, changed = stock_of(sum(numbers), negative_is_zero=True)
-        more = "" if len(numbers) <= MOST_NAMED else " + …"
-        said = f"{' + '.join(map(str, numbers[:MOST_NAMED]))}{more} added up"
-        note = "; ".join(filter(None, (said, changed)))
-        key = f"{record.key}:{quantity}"
-        return replace(record, key=key, quantity=quantity, note=note)
-
-
-def _refused(record: StockLevel, why: str) -> Bad:
-    return Bad(
-        key=f"{record.key}:several",
-        raw=record.raw,
-        reason=(
-            f"several items count the SKU {record.sku!r}, so Backhaul uses none of"
-            f" these items: {why}"
-        ),
-        locator=record.locator,
-    )
 
 
 def shared(one: Settings, other: Settings, is_one_store: bool) -> str:

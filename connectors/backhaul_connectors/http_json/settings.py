@@ -14,22 +14,10 @@ from pydantic import (
 
 from backhaul_sdk.addresses import Network, reachable
 from backhaul_sdk.contract import STRICT, TOPICS
-from backhaul_sdk.fields import checked_reason_map
+from backhaul_sdk.json_items import ItemMapping
 from backhaul_sdk.json_paths import Expression
-from backhaul_sdk.records import TRACKING_STATUSES
 
 PLACES = ("{id}", "{object_id}")
-FIELDS = {
-    "fulfillment": ({"order"}, {"tracking_company", "tracking_number", "shipped_at"}),
-    "cancellation": ({"order"}, {"restock", "reason"}),
-    "stock_adjustment": ({"sku", "delta"}, {"reason"}),
-    "stock_level": ({"sku", "quantity"}, {"as_of"}),
-    "tracking": (
-        {"tracking_number", "status"},
-        {"at", "tracking_company", "order"},
-    ),
-}
-"""The required and the optional fields of each kind of record."""
 
 
 def _path(text: str) -> str:
@@ -42,48 +30,13 @@ def _path(text: str) -> str:
 
 
 UrlPath = Annotated[str, AfterValidator(_path)]
-ReasonMap = Annotated[dict[str, str], AfterValidator(checked_reason_map)]
 
 
-class List(BaseModel):
+class List(ItemMapping):
     """`[connectors.NAME.lists.LIST]`: a list of the system and its kind of items."""
 
-    model_config = STRICT
-
-    kind: Literal[
-        "fulfillment", "cancellation", "stock_adjustment", "stock_level", "tracking"
-    ] = Field(description="What an item of the list becomes.")
     path: UrlPath = Field(description="Path of the list below base_url.")
-    items: Expression = Field(default="@", description="Where the items are.")
     key: Expression = Field(description="Unique id of an item.")
-    fields: dict[str, Expression] = Field(
-        description="Where in an item each member of the record is."
-    )
-    lines: Expression | None = Field(
-        default=None,
-        description="Where an item has its lines; without it the whole order left.",
-    )
-    line_sku: Expression = Field(default="sku", description="The SKU of a line.")
-    line_quantity: Expression = Field(default="quantity", description="A line's units.")
-    statuses: dict[str, str] = Field(
-        default_factory=dict, description="What the system's words for a status mean."
-    )
-    reason_map: ReasonMap = Field(
-        default_factory=dict,
-        description="What the system's words for a reason mean; `*` is any other.",
-    )
-    same_sku: Literal["refuse", "sum"] = Field(
-        default="refuse",
-        description=(
-            "What several items of one SKU in one list mean. `sum`: each item is"
-            " one part of the stock, and Backhaul adds up the items. `refuse`:"
-            " Backhaul uses none of these items."
-        ),
-    )
-    negative_is_zero: bool = Field(
-        default=True,
-        description="Whether a stock level below 0 is taken as 0; else it is refused.",
-    )
     query: dict[str, str] = Field(
         default_factory=dict, description="Parameters that every request has."
     )
@@ -123,22 +76,6 @@ class List(BaseModel):
 
     @model_validator(mode="after")
     def _is_whole(self) -> List:
-        required, optional = FIELDS[self.kind]
-        if missing := required - self.fields.keys():
-            raise ValueError(
-                f"the table fields lacks the entries {', '.join(sorted(missing))}"
-            )
-        if unknown := self.fields.keys() - required - optional:
-            raise ValueError(
-                f"a record of the kind {self.kind} has no field"
-                f" {', '.join(sorted(unknown))}"
-            )
-        if wrong := set(self.statuses.values()) - {*TRACKING_STATUSES, ""}:
-            known = ", ".join(TRACKING_STATUSES)
-            raise ValueError(
-                f"statuses has the unknown values {', '.join(sorted(wrong))}; use"
-                f" {known}"
-            )
         if bool(self.since_parameter) != (self.since is not None):
             raise ValueError(
                 "only one of since_parameter and since is set; set both or neither"

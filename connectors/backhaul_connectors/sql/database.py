@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from pymysql.constants import FIELD_TYPE
 from sqlalchemy import (
     LargeBinary,
     NullPool,
@@ -339,7 +338,11 @@ def later(
 def is_shown_in_summer_time(family: str, connection: Connection, kind: Any) -> bool:
     """Tell whether moments in a column of that kind, as the driver calls it, are shown
     in a zone that sets its clock back: two of them then look like one."""
-    if family not in (MYSQL, MARIADB) or kind != FIELD_TYPE.TIMESTAMP:
+    if family not in (MYSQL, MARIADB):
+        return False
+    from pymysql.constants import FIELD_TYPE  # the driver is an extra
+
+    if kind != FIELD_TYPE.TIMESTAMP:
         return False
     return bool(connection.execute(text(_WINTER_AND_SUMMER)).scalar_one())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -17,6 +16,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from backhaul_sdk.contract import STRICT
+from backhaul_sdk.extras import require_extra
 from backhaul_sdk.fields import checked_reason_map, zone_named
 
 DRIVERS = {
@@ -456,11 +456,9 @@ def parsed(text: str) -> URL:
         )
     if family == "sqlite" and not url.database:
         raise ValueError("url must name a file; write sqlite:////srv/erp.db")
-    if family == "postgresql" and find_spec("psycopg") is None:
-        raise ValueError(
-            "url needs the package psycopg, which is not installed; install it with:"
-            " pip install 'backhaul[postgres]'"
-        )
+    if family != "sqlite":
+        extra = "postgres" if family == "postgresql" else "mysql"
+        require_extra(extra, user="url")
     return url.set(drivername=DRIVERS[family])
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from backhaul_connectors.tryton.rpc import RequestRefused
+from backhaul_sdk import Absent, Found
+from backhaul_sdk.erp import (
+    RequestRefused,
+    delivery_text,
+    order_lines,
+    order_name,
+    require_known,
+    shipping_price,
+)
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from backhaul_connectors.tryton.rpc import TrytonClient
     from backhaul_connectors.tryton.settings import Settings
-    from backhaul_sdk import Change
+    from backhaul_sdk import Change, LookedUp
 
 STEPS = {"draft": (), "quotation": ("quote",), "confirmed": ("quote", "confirm")}
 STATES = ("draft", "quotation", "confirmed", "processing", "done")
@@ -23,6 +32,17 @@ class TrytonSales:
     def __init__(self, server: TrytonClient, settings: Settings) -> None:
         self._server = server
         self._settings = settings
+
+    async def lookup(self, change: Change) -> LookedUp:
+        """Return whether the order's sale has the state that the change wants."""
+        sale = await self.find(change.object_id)
+        if sale is None:
+            return Absent()
+        if change.topic == "order.cancelled":
+            is_done = sale["state"] == "cancelled"
+        else:
+            is_done = self.is_complete(sale)
+        return Found(str(sale["id"])) if is_done else Absent()
 
     async def find(self, order_id: str) -> dict[str, Any] | None:
         """Return the order's sale, or the first of several."""
@@ -42,7 +62,7 @@ class TrytonSales:
         state = sale["state"]
         return state == "cancelled" or STATES.index(state) >= wanted
 
-    async def place(self, change: Change) -> int:
+    async def place(self, change: Change) -> str:
         """Create or advance the order's sale as the settings say; return its id."""
         sale = await self.find(change.object_id)
         if sale is None:
@@ -50,9 +70,9 @@ class TrytonSales:
             created = await self._server.write("model.sale.sale.create", [values])
             sale = {"id": created[0], "state": "draft"}
         await self._bring_on(sale)
-        return int(sale["id"])
+        return str(sale["id"])
 
-    async def cancel(self, change: Change) -> int | None:
+    async def cancel(self, change: Change) -> str | None:
         """Cancel the order's sale; return None if there is none."""
         sale = await self.find(change.object_id)
         if sale is None:
@@ -64,7 +84,7 @@ class TrytonSales:
             )
         if sale["state"] != "cancelled":
             await self._server.write("model.sale.sale.cancel", [sale["id"]])
-        return int(sale["id"])
+        return str(sale["id"])
 
     async def _bring_on(self, sale: dict[str, Any]) -> None:
         if self.is_complete(sale):
@@ -78,12 +98,13 @@ class TrytonSales:
         document = change.document
         party, address = await self._party()
         currency = await self._currency(str(document.get("currency")))
-        products = await self._products(change)
+        ordered = order_lines(document)
+        products = await self._products({line.sku for line in ordered})
         lines = [
-            _line(products[_sku(item)], item["quantity"], _unit_price(item))
-            for item in document.get("items", ())
+            _line(products[line.sku], line.quantity, line.unit_price)
+            for line in ordered
         ]
-        shipping = _amount((document.get("totals") or {}).get("shipping") or 0)
+        shipping = shipping_price(document)
         if shipping and self._settings.shipping_product:
             product = products[self._settings.shipping_product]
             lines.append(_line(product, 1, shipping))
@@ -93,8 +114,8 @@ class TrytonSales:
             "shipment_address": address,
             "currency": currency,
             "reference": change.object_id,
-            "description": f"Order {document.get('name') or document.get('number')}",
-            "comment": _delivery(document),
+            "description": f"Order {order_name(document)}",
+            "comment": delivery_text(document),
             "lines": [["create", lines]],
         }
 
@@ -120,31 +141,18 @@ class TrytonSales:
         currency: int = found[0]
         return currency
 
-    async def _products(self, change: Change) -> dict[str, dict[str, Any]]:
+    async def _products(self, wanted: set[str]) -> dict[str, dict[str, Any]]:
         """Return every product of the sale, by its code."""
-        wanted = {_sku(item) for item in change.document.get("items", ())}
         if self._settings.shipping_product:
-            wanted.add(self._settings.shipping_product)
+            wanted = wanted | {self._settings.shipping_product}
         rows = await self._server.call(
             "model.product.product.search_read",
             [["code", "in", sorted(wanted)]],
             *(0, None, None, ["code", "default_uom"]),
         )
         found = {row["code"]: row for row in rows}
-        if missing := sorted(wanted - found.keys()):
-            raise RequestRefused(
-                f"Tryton has no product with the code {missing[0]!r}; create it"
-                " with this code"
-            )
+        require_known("Tryton", wanted, found, "code")
         return found
-
-
-def _sku(item: Any) -> str:
-    if not item.get("sku"):
-        raise RequestRefused(
-            f"the variant {item.get('title')!r} of the order has no SKU"
-        )
-    return str(item["sku"])
 
 
 def _line(product: dict[str, Any], quantity: int, price: Decimal) -> dict[str, Any]:
@@ -155,24 +163,3 @@ def _line(product: dict[str, Any], quantity: int, price: Decimal) -> dict[str, A
         "quantity": float(quantity),
         "unit_price": price,
     }
-
-
-def _unit_price(item: Any) -> Decimal:
-    """Return the price of one unit after its share of the discount."""
-    quantity = Decimal(item["quantity"])
-    discount = _amount(item.get("discount") or 0)
-    price = _amount(item.get("unitPrice") or 0) - discount / quantity
-    return price.quantize(Decimal("0.0001"))
-
-
-def _amount(value: object) -> Decimal:
-    try:
-        return Decimal(str(value))
-    except InvalidOperation:
-        raise RequestRefused(f"{value!r} is not an amount of money") from None
-
-
-def _delivery(document: Any) -> str:
-    """Return the recipient and the address as a text."""
-    address = document.get("shippingAddress") or {}
-    return "\n".join(str(value) for value in address.values() if value)

@@ -9,26 +9,24 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backhaul_connectors.tryton.rpc import RequestRefused
-from backhaul_sdk import Bad, CheckFailed, Fulfillment, Line, ReadValue, StockLevel
-from backhaul_sdk.fields import (
-    UNREADABLE,
-    Unusable,
-    article,
-    identifier,
-    label,
-    rfc3339,
-    shipped_units,
-    stock_of,
-    whole_number,
+from backhaul_sdk import CheckFailed
+from backhaul_sdk.erp import (
+    Goods,
+    Parcel,
+    RecordPage,
+    RequestRefused,
+    all_rows,
+    fulfillment,
+    stock_count,
 )
+from backhaul_sdk.fields import UNREADABLE, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from backhaul_connectors.tryton.rpc import TrytonClient
     from backhaul_connectors.tryton.settings import Settings
-    from backhaul_sdk import Record, RecordKind
+    from backhaul_sdk import Bad, Record
 
 SHIPMENT = "stock.shipment.out"
 MOVES_AT_ONCE = 1_000
@@ -60,14 +58,6 @@ class TrytonCursor(Struct, frozen=True):
             return cls()
 
 
-class RecordPage(Struct, frozen=True):
-    """Records, the cursor after them, and whether there may be more."""
-
-    records: Sequence[Record | Bad]
-    cursor: TrytonCursor
-    more: bool
-
-
 class TrytonReader:
     """Reads shipments and stock of one database."""
 
@@ -75,13 +65,14 @@ class TrytonReader:
         self._server = server
         self._settings = settings
 
-    async def shipments(self, cursor: TrytonCursor) -> RecordPage:
+    async def shipments(self, cursor: TrytonCursor) -> RecordPage[TrytonCursor]:
         """Return the next finished shipments.
 
         If the server's clock was set back, new shipments sort before the cursor: then
         all are read again, and the host ignores known keys.
         """
         settings, size = self._settings, self._settings.batch_rows
+        self._server.require_no_wait()
         await self._server.call("model.res.user.get_preferences", True)
         if _written(cursor) > self._server.now:
             cursor = replace(cursor, written="", shipment=0)
@@ -93,7 +84,12 @@ class TrytonReader:
         ]
         rows = await self._server.call(
             f"model.{SHIPMENT}.search_read",
-            [["state", "=", "done"], ["write_date", "<=", settled], *_behind(cursor)],
+            [
+                ["state", "=", "done"],
+                ["write_date", "<=", settled],
+                *self._since(),
+                *_behind(cursor),
+            ],
             *(0, size, [["write_date", "ASC"], ["id", "ASC"]], fields),
         )
         if not rows:
@@ -107,6 +103,10 @@ class TrytonReader:
             cursor, written=last["write_date"].isoformat(), shipment=last["id"]
         )
         return RecordPage(records, place, len(rows) == size)
+
+    def _since(self) -> list[Any]:
+        day = self._settings.shipped_since
+        return [["effective_date", ">=", day]] if day else []
 
     async def _carriers(self, shipments: list[int]) -> dict[int, Any]:
         """Return the carrier of each shipment, if Tryton knows it.
@@ -124,14 +124,16 @@ class TrytonReader:
             return {}
         return {row["id"]: _carrier(row) for row in rows}
 
-    def is_stock_due(self, cursor: TrytonCursor) -> bool:
+    async def is_stock_due(self, cursor: TrytonCursor) -> bool:
         """Return True if a stock reading is due, or has not ended."""
+        self._server.require_no_wait()
+        await self._server.call("model.res.user.get_preferences", True)
         every = self._settings.stock_seconds
         since = self._server.now.timestamp() - cursor.counted
         # A clock that was set back must not delay the stock until the old time.
         return bool(every) and (cursor.product > 0 or abs(since) >= every)
 
-    async def stock(self, cursor: TrytonCursor) -> RecordPage:
+    async def stock(self, cursor: TrytonCursor) -> RecordPage[TrytonCursor]:
         """Return the next stock levels, as of the time of the request."""
         places = await self._house()
         as_of, size = self._server.now, self._settings.batch_rows
@@ -175,22 +177,23 @@ class TrytonReader:
 
     async def _sold(self, shipments: list[int]) -> dict[int, list[dict[str, Any]]]:
         """Return what each shipment sent to customers, with the sale's line."""
-        moves: list[dict[str, Any]] = []
         references = [f"{SHIPMENT},{id_}" for id_ in shipments]
-        while True:
-            some = await self._server.call(
+
+        async def page_after(last: int) -> Sequence[dict[str, Any]]:
+            found: Sequence[dict[str, Any]] = await self._server.call(
                 "model.stock.move.search_read",
                 [
                     ["shipment", "in", references],
                     ["to_location.type", "=", "customer"],
                     ["state", "=", "done"],
+                    ["id", ">", last],
                 ],
-                *(len(moves), MOVES_AT_ONCE, [["id", "ASC"]]),
+                *(0, MOVES_AT_ONCE, [["id", "ASC"]]),
                 ["shipment", "origin", "quantity", "product.code"],
             )
-            moves += some
-            if len(some) < MOVES_AT_ONCE:
-                break
+            return found
+
+        moves = await all_rows(page_after, "id", MOVES_AT_ONCE, first=0)
         sales = await self._sales_of(moves)
         sold: dict[int, list[dict[str, Any]]] = {}
         for move in moves:
@@ -257,80 +260,22 @@ def _fulfillment(
     moves: Sequence[Mapping[str, Any]],
     tracking: Any,
 ) -> Record | Bad:
-    key = f"shipment:{row['id']}:{reference}"
-    locator = f"shipment {row['number']}"
-    goods = [
-        {"code": (move["product."] or {}).get("code"), "quantity": move["quantity"]}
-        for move in moves
-    ]
-    raw = json.dumps({"order": reference, "goods": goods}, default=str)
-    try:
-        return Fulfillment(
-            key=key,
-            order=identifier(reference, "order", is_text=True, required=True),
-            tracking_company=label(row["carrier"], "tracking company") or None,
-            tracking_number=identifier(tracking, "tracking number", is_text=True)
-            or None,
-            lines=tuple(map(_line, goods)),
+    return fulfillment(
+        Parcel(
+            key=f"shipment:{row['id']}:{reference}",
+            order=reference,
+            carrier=row["carrier"],
+            tracking=tracking,
+            goods=[
+                Goods((move["product."] or {}).get("code"), move["quantity"])
+                for move in moves
+            ],
             shipped_at=rfc3339(row["write_date"]),
-            locator=locator,
-            raw=raw,
+            locator=f"shipment {row['number']}",
+            system="Tryton",
         )
-    except Unusable as error:
-        read = {"order": reference, "tracking_company": row["carrier"]}
-        return _bad(key, raw, error, locator, "fulfill", read)
-
-
-def _bad(
-    key: str,
-    raw: str,
-    error: Unusable,
-    locator: str,
-    kind: RecordKind,
-    read: Mapping[str, Any],
-) -> Bad:
-    """Return a row that cannot be used, with its values for the operator."""
-    values = {n: ReadValue("" if v is None else str(v)) for n, v in read.items()}
-    return Bad(
-        key=key,
-        raw=raw,
-        reason=str(error),
-        locator=locator,
-        kind=kind,
-        read=values,
     )
-
-
-def _line(goods: Mapping[str, Any]) -> Line:
-    sku = article(goods["code"], is_text=True)
-    if not sku:
-        raise Unusable(
-            "a product of the shipment has no code in Tryton; set its code to the"
-            " store's SKU"
-        )
-    units = shipped_units(goods["quantity"], f"quantity of {sku}", "system")
-    return Line(sku=sku, quantity=units)
 
 
 def _level(row: Mapping[str, Any], as_of: datetime) -> Record | Bad:
-    quantity = row["quantity"]
-    key = f"stock:{row['id']}:{rfc3339(as_of)}:{quantity}"
-    raw = json.dumps({"code": row["code"], "quantity": quantity}, default=str)
-    locator = f"product {row['code']}"
-    try:
-        sku = article(row["code"], is_text=True, required=True)
-        number = whole_number(quantity, f"quantity of {sku}", "system")
-        # Tryton may have shipped what it has not received yet.
-        units, note = stock_of(number, negative_is_zero=True)
-    except Unusable as error:
-        read = {"sku": row["code"], "quantity": quantity, "as_of": rfc3339(as_of)}
-        return _bad(key, raw, error, locator, "level", read)
-    return StockLevel(
-        key=key,
-        sku=sku,
-        quantity=units,
-        note=note,
-        as_of=rfc3339(as_of),
-        locator=locator,
-        raw=raw,
-    )
+    return stock_count(str(row["id"]), row["code"], row["quantity"], as_of)

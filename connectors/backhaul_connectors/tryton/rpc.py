@@ -7,12 +7,18 @@ import json
 import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from backhaul_sdk import CheckFailed, NotSent, Rejected
-from backhaul_sdk.calls import Caller, NoAnswer, NotJson, outcome_of
+from backhaul_sdk import CheckFailed
+from backhaul_sdk.calls import NotJson, Pause
+from backhaul_sdk.erp import (
+    AccessRefused,
+    ErpServer,
+    NotNow,
+    RequestRefused,
+    ServerFailed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,28 +31,17 @@ LOGIN_REST_SECONDS = 300.0
 is locked out."""
 
 
-class RequestRefused(CheckFailed):
-    """The server understood and refused the request; nothing was done."""
-
-
-class NotNow(CheckFailed):
-    """Nothing was done; the same call may work later. None: no wait was stated."""
-
-    def __init__(self, words: str, retry_after_seconds: float | None = None) -> None:
-        super().__init__(words)
-        self.retry_after_seconds = retry_after_seconds
-
-
-class ServerFailed(CheckFailed):
-    """The server broke during the request, or its answer is unreadable."""
-
-
-class LoginRefused(CheckFailed):
-    """User, password or database is wrong."""
-
-
-class SessionExpired(LoginRefused):
+class SessionExpired(AccessRefused):
     """The session has expired; nothing was done."""
+
+
+_MEANINGS: dict[object, type[CheckFailed]] = {
+    "UserError": RequestRefused,
+    "UserWarning": RequestRefused,
+    "ConcurrencyException": NotNow,
+    "LoginException": AccessRefused,
+}
+"""Errors that Tryton raises on purpose; all others are faults of the server."""
 
 
 class TrytonClient:
@@ -59,27 +54,29 @@ class TrytonClient:
         self, settings: Settings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._settings = settings
-        self._clock = clock
-        self._shut_out_until = clock()
-        self._base = settings.url.rstrip("/")
-        self._caller = Caller(
-            settings.network,
-            answer_seconds=settings.answer_seconds,
-            secrets=[settings.password.get_secret_value()],
-        )
+        self._login_pause = Pause(clock)
+        secrets = [settings.password.get_secret_value()]
+        self._server = ErpServer("Tryton", settings, secrets=secrets, clock=clock)
         self._session: str | None = None
         self._context: dict[str, Any] = {}
         self._numbers = count()
-        self.now = datetime.min.replace(tzinfo=UTC)
+
+    @property
+    def now(self) -> datetime:
         """The server's clock at its last answer."""
+        return self._server.now
 
     async def open(self) -> None:
-        await self._caller.open()
+        await self._server.open()
 
     async def close(self) -> None:
         """Drop the session; it expires at the server."""
         self._session = None
-        await self._caller.close()
+        await self._server.close()
+
+    def require_no_wait(self) -> None:
+        """Raise NotNow if the server asked for a wait that is not over."""
+        self._server.require_no_wait()
 
     async def call(self, method: str, *parameters: Any, **context: Any) -> Any:
         """Call a method that only reads; after an expired session, once more."""
@@ -91,7 +88,7 @@ class TrytonClient:
     async def write(self, method: str, *parameters: Any, **context: Any) -> Any:
         """Call a method once.
 
-        Raises NeverSent, NoAnswer, Refused, NotNow, Failed, NotLetIn.
+        Raises NeverSent, NoAnswer, and those of `backhaul_sdk.erp.failures`.
         """
         if self._session is None:
             await self._log_in()
@@ -106,7 +103,7 @@ class TrytonClient:
         return self._result(answer)
 
     async def _log_in(self) -> None:
-        if (left := self._shut_out_until - self._clock()) > 0:
+        if (left := self._login_pause.left_seconds) > 0:
             raise NotNow(
                 "too many logins at Tryton failed; Backhaul waits before it tries"
                 " again",
@@ -118,19 +115,19 @@ class TrytonClient:
             settings.database, "common.db.login", [settings.user, secret], {}
         )
         if answer.status == 404:
-            raise LoginRefused(await self._not_served())
+            raise AccessRefused(await self._not_served())
         if answer.status == 429:
             rest = answer.retry_after_seconds or LOGIN_REST_SECONDS
-            self._shut_out_until = self._clock() + rest
+            self._login_pause.begin(rest)
             raise NotNow(
                 "too many logins at Tryton failed; Backhaul waits before it tries"
                 " again",
                 rest,
             )
         if answer.status in (401, 403):
-            raise LoginRefused(
-                f"the Tryton server {self._base} refuses the login of"
-                f" {settings.user}; check user and password"
+            raise AccessRefused(
+                f"{self._server.name} refuses the login of {settings.user}; check user"
+                " and password"
             )
         user_id, key, *_ = self._result(answer)
         token = f"{settings.user}:{user_id}:{key}"
@@ -144,7 +141,7 @@ class TrytonClient:
 
     async def _not_served(self) -> str:
         database = self._settings.database
-        said = f"database {database} is not served at {self._base}"
+        said = f"database {database} is not served at {self._server.base}"
         try:
             answer = await self._post("", "common.db.list", [], {})
             served = self._result(answer)
@@ -158,69 +155,33 @@ class TrytonClient:
         place = f"{database}/rpc/" if database else "rpc/"
         document = {"id": next(self._numbers), "method": method, "params": parameters}
         body = json.dumps(document, default=typed).encode()
-        answer = await self._caller.call(
-            "POST",
-            f"{self._base}/{place}",
-            headers={"Content-Type": "application/json", **headers},
-            body=body,
-        )
-        if answer.is_success:
-            self._read_clock(answer)
-        return answer
-
-    def _read_clock(self, answer: Answer) -> None:
-        try:
-            self.now = parsedate_to_datetime(answer.headers.get("date", ""))
-        except (ValueError, TypeError):
-            raise ServerFailed(
-                "the response of the Tryton server has no header Date"
-            ) from None
+        return await self._server.send("POST", place, headers=headers, body=body)
 
     def _result(self, answer: Answer) -> Any:
         if not answer.is_success:
-            raise _failure(self._base, answer)
+            raise self._server.failure(answer)
         try:
-            document = untyped(answer.json())
+            document = untyped(self._server.document_of(answer))
         except NotJson as error:
-            raise ServerFailed(f"{self._base}: {error}") from None
+            raise ServerFailed(f"{self._server.name}: {error}") from None
         if not isinstance(document, dict) or not {"result", "error"} & {*document}:
             raise ServerFailed(
-                f"the Tryton server {self._base} sent a response that is not JSON-RPC"
+                f"{self._server.name} sent a response that is not JSON-RPC"
             )
         if "error" in document:
-            raise _refusal(document["error"])
+            raise self._refusal(document["error"])
         return document["result"]
 
-
-def _failure(where: str, answer: Answer) -> CheckFailed:
-    """Return the exception for an HTTP status that is not a success."""
-    said = outcome_of(answer)
-    if isinstance(said, NotSent):
-        return NotNow(f"{where}: {said.reason}", said.retry_after_seconds)
-    if isinstance(said, Rejected):
-        return RequestRefused(f"{where}: {said.reason}")
-    return ServerFailed(f"{where} answered {answer.words()}")
-
-
-_MEANINGS: dict[object, type[CheckFailed]] = {
-    "UserError": RequestRefused,
-    "UserWarning": RequestRefused,
-    "ConcurrencyException": NotNow,
-    "LoginException": LoginRefused,
-}
-"""Errors that Tryton raises on purpose; all others are faults of the server."""
-
-
-def _refusal(error: Any) -> CheckFailed:
-    """Return the exception for the server's error, with its text."""
-    kind, *more = error if isinstance(error, list) and error else [error]
-    meaning = _MEANINGS.get(kind) if isinstance(kind, str) else None
-    if meaning is None:
-        return ServerFailed(f"Tryton failed: {kind}")
-    words = more[0] if more else kind
-    texts = words if isinstance(words, list) else [words]
-    said = " ".join(str(text) for text in texts if isinstance(text, str) and text)
-    return meaning(f"Tryton refuses: {said}")
+    def _refusal(self, error: Any) -> CheckFailed:
+        """Return the exception for the server's error, with its text."""
+        kind, *more = error if isinstance(error, list) and error else [error]
+        meaning = _MEANINGS.get(kind) if isinstance(kind, str) else None
+        if meaning is None:
+            return ServerFailed(self._server.redacted(f"Tryton failed: {kind}"))
+        words = more[0] if more else kind
+        texts = words if isinstance(words, list) else [words]
+        said = " ".join(str(text) for text in texts if isinstance(text, str) and text)
+        return meaning(self._server.redacted(f"Tryton refuses: {said}"))
 
 
 def typed(value: object) -> Any:
@@ -257,8 +218,3 @@ def untyped(value: Any) -> Any:
             f"the response of the Tryton server contains an invalid {kind}"
         ) from None
     return {name: untyped(each) for name, each in value.items()}
-
-
-def may_have_arrived(error: CheckFailed) -> bool:
-    """Return True if a failed call may have taken effect, or still may."""
-    return isinstance(error, NoAnswer | ServerFailed)

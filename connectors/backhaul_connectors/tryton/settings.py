@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr
 
-from backhaul_sdk.addresses import Network, reachable
-from backhaul_sdk.contract import STRICT
+from backhaul_sdk.erp import ErpSettings
 
 
-class Settings(BaseModel):
+class Settings(ErpSettings):
     """`[connectors.NAME]` with `type = "tryton"`."""
 
-    model_config = STRICT
-
-    url: str = Field(
-        description='Address of the server, such as "https://erp.example".'
-    )
     database: str = Field(
         pattern=r"^[A-Za-z0-9_.-]+$", description="Name of the database."
     )
@@ -36,9 +30,6 @@ class Settings(BaseModel):
         description="Code of the service that shipping is charged by; without it the "
         "price of shipping is not written.",
     )
-    shipments: bool = Field(
-        default=True, description="Whether finished shipments are read."
-    )
     tracking_number_field: str = Field(
         default="reference",
         pattern=r"^[a-z_]*$",
@@ -50,36 +41,17 @@ class Settings(BaseModel):
         description="Code or name of the warehouse whose stock is read; may be left "
         "out where there is only one.",
     )
-    stock_seconds: float = Field(
-        default=900.0,
-        ge=0,
-        description="Seconds between two readings of the whole stock; 0 for none.",
-    )
     lag_seconds: float = Field(
         default=5.0,
         ge=0,
         description="Seconds for which a shipment must have been there before it is "
         "read: as long as the longest transaction of the server.",
     )
-    batch_rows: int = Field(
-        default=200, ge=1, le=1_000, description="Rows per request."
-    )
-    answer_seconds: float = Field(
-        default=60.0, gt=0, le=600, description="Timeout of an answer, in seconds."
-    )
-    in_flight_seconds: float = Field(
-        default=30.0,
-        ge=0,
-        le=600,
-        description="How long the server may still process a request after the "
-        "connection was lost. Until then a missing sale is not taken as absent.",
-    )
-    network: Network = Field(
-        default=Network(),
-        description="Addresses that are allowed besides public HTTPS servers.",
-    )
 
-    @model_validator(mode="after")
-    def _may_be_called(self) -> Settings:
-        reachable(self.url, self.network)
-        return self
+    @property
+    def location(self) -> tuple[str, ...]:
+        return (*super().location, self.database)
+
+    @property
+    def writes_orders(self) -> bool:
+        return self.customer != ""
