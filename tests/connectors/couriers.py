@@ -9,6 +9,8 @@ import base64
 import hmac
 import json
 from dataclasses import dataclass, field
+from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -106,14 +108,86 @@ def generic(number: int, word: str = "delivered", **more: object) -> dict[str, A
     }
 
 
+def shippo(number: int, word: str = "DELIVERED", **more: object) -> dict[str, Any]:
+    current = {
+        "object_id": f"{number:08x}{word.lower()}",
+        "status": word,
+        "substatus": None,
+        "status_date": "2025-12-31T08:00:00Z",
+        "object_updated": "2025-12-31T08:09:10.123Z",
+    }
+    return {
+        "event": "track_updated",
+        "test": False,
+        "data": {
+            "carrier": "ups",
+            "tracking_number": f"EZ{number}",
+            "metadata": "1001",
+            "messages": [],
+            "tracking_history": [current],
+            "tracking_status": current,
+            "transaction": None,
+            **more,
+        },
+    }
+
+
+def seventeen_track(
+    number: int, word: str = "Delivered", **more: object
+) -> dict[str, Any]:
+    return {
+        "event": "TRACKING_UPDATED",
+        "data": {
+            "number": f"EZ{number}",
+            "carrier": 21_051,
+            "tag": None,
+            "track_info": {
+                "latest_status": {"status": word, "sub_status": f"{word}_Other"},
+                "latest_event": {"time_utc": "2025-12-31T08:00:00Z"},
+                "tracking": {"providers": [{"provider": {"name": "USPS"}}]},
+            },
+            **more,
+        },
+    }
+
+
+def ship24(number: int, word: str = "delivered", **more: object) -> dict[str, Any]:
+    event = {
+        "eventId": f"ee8ebe96-{number}-{word}",
+        "trackingNumber": f"EZ{number}",
+        "status": "Zugestellt",
+        "occurrenceDatetime": "2025-12-31T09:00:00+01:00",
+        "courierCode": "de-post",
+        "statusMilestone": word,
+        **more,
+    }
+    tracker = {"trackerId": f"26148317-{number}", "trackingNumber": f"EZ{number}"}
+    return {"trackings": [{"tracker": tracker, "events": [event]}]}
+
+
+def parcel_of(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a courier's message that has the tracking number."""
+    if "trackings" in message:
+        found: dict[str, Any] = message["trackings"][0]["events"][0]
+        return found
+    names = ("result", "msg", "parcel", "data")
+    return next((message[name] for name in names if name in message), message)
+
+
 def signed(vendor: str, body: bytes, secret: str = SECRET) -> dict[str, str]:
     """Return the headers with which a courier sends a body."""
     digest = mac(body, secret)
+    seconds = int(NOW)
+    of_time = mac(f"{seconds}.".encode() + body, secret).hex()
     headers = {
         "easypost": {"x-hmac-signature": f"hmac-sha256-hex={digest.hex()}"},
         "aftership": {"aftership-hmac-sha256": base64.b64encode(digest).decode()},
         "sendcloud": {"sendcloud-signature": digest.hex()},
         "generic": {"x-signature": digest.hex()},
+        "shippo": {},
+        "shippo-hmac": {"shippo-auth-signature": f"t={seconds},v1={of_time}"},
+        "17track": {"sign": sha256(body + b"/" + secret.encode()).hexdigest()},
+        "ship24": {"authorization": f"Bearer {secret}"},
     }
     return headers[vendor]
 
@@ -123,7 +197,14 @@ MESSAGES = {
     "aftership": aftership,
     "sendcloud": sendcloud,
     "generic": generic,
+    "shippo": shippo,
+    "shippo-hmac": shippo,
+    "17track": seventeen_track,
+    "ship24": ship24,
 }
+BY_TOKEN = ("shippo", "ship24")
+"""They send a secret and sign nothing."""
+SIGNING = [vendor for vendor in MESSAGES if vendor not in BY_TOKEN]
 
 
 @dataclass(slots=True)
@@ -139,7 +220,8 @@ class Desk:
 
     def courier(self) -> Courier:
         """Return a new connector, as after a restart."""
-        told = {"vendor": self.vendor, "secrets": [SECRET], **self.options}
+        name = "vendor" if self.vendor == "generic" else "preset"
+        told = {name: self.vendor, "secrets": [SECRET], **self.options}
         settings = Settings.model_validate(told)
         self.made = Courier(
             "parcels", settings, clock=lambda: self.seconds, now=lambda: NOW
@@ -149,13 +231,30 @@ class Desk:
     async def send(self, message: object) -> HttpResponse:
         """Post a message as the courier does."""
         body = json.dumps(message).encode()
-        return await self.post(body, signed(self.vendor, body))
+        query = {"token": SECRET} if self.vendor == "shippo" else {}
+        return await self.post(body, signed(self.vendor, body), query)
 
-    async def post(self, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+    async def post(
+        self,
+        body: bytes,
+        headers: Mapping[str, str],
+        query: Mapping[str, str] = MappingProxyType({}),
+    ) -> HttpResponse:
+        return await self.call("POST", body, headers, query)
+
+    async def call(
+        self,
+        method: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        query: Mapping[str, str],
+    ) -> HttpResponse:
         courier = self.made or self.courier()
-        (route,) = await courier.listen(self.emit or self.host.emit)
+        routes = await courier.listen(self.emit or self.host.emit)
+        route = next(route for route in routes if route.method == method)
         path = f"/connect/parcels{route.path}"
-        return await route.handler(HttpRequest("POST", path, dict(headers), body))
+        request = HttpRequest(method, path, dict(headers), body, dict(query))
+        return await route.handler(request)
 
     def records(self) -> list[Record]:
         return list(self.host.records.values())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from backhaul_connectors.file_drop import FileDrop
 from backhaul_connectors.file_drop.settings import Settings
-from backhaul_sdk import Bad, Rejection
-from backhaul_sdk.testing import MemoryHost
+from backhaul_sdk import Bad, Fulfillment, Rejection
+from backhaul_sdk.testing import MemoryDocuments, MemoryHost
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,7 @@ class Drop:
     def connector(self) -> FileDrop:
         """Return a new connector, as after a restart."""
         options = {
-            "path": self.path,
+            **({} if {"folder", "imap"} & {*self.options} else {"path": self.path}),
             "unchanged_seconds": 0,
             "incomplete_seconds": 0,
             **self.options,
@@ -77,7 +78,71 @@ class Drop:
         return {str(path.relative_to(self.path)) for path in paths}
 
 
+@dataclass(slots=True)
+class BucketDrop(Drop):
+    """A folder that the connector reads as objects.
+
+    Its documents, which outlive a restart, say which database this is.
+    """
+
+    documents: MemoryDocuments = field(default_factory=MemoryDocuments)
+
+    def connector(self) -> FileDrop:
+        found = super(BucketDrop, self).connector()
+        found.documents = self.documents
+        return found
+
+
 def rejection_of(record: Record | Bad, reason: str = "") -> Rejection:
     """Return what the host makes of a bad row, or of a record it cannot match."""
     said = record.reason if isinstance(record, Bad) else reason
     return Rejection(record.key, record.raw, said, record.locator)
+
+
+class KilledServer(Protocol):
+    """A server of a test."""
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+
+class Killed:
+    """The part of a bench whose counterpart is unplugged by killing its server."""
+
+    _server: KilledServer
+
+    async def unplug(self) -> None:
+        self._server.kill()
+
+    async def plug_in(self) -> None:
+        self._server.start()
+
+
+async def swap_while_it_is_archived(drop: Drop, later: str) -> None:
+    """Replace a file just before its rename: what was not read must stay.
+
+    `later` has other rows than the file. Only a server that keeps times recognizes a
+    content of the same size.
+    """
+    drop.put("fulfillments.csv", f"{FULFILLMENTS}1001,DHL,A\n")
+    connector = drop.connector()
+    await connector.open()
+    server = cast("Any", connector)._place._server
+    rename = server.rename
+
+    async def swap(source: str, target: str, *, replace: bool) -> None:
+        server.rename = rename
+        path = drop.put("fulfillments.csv", later)
+        os.utime(path, (1, 1))
+        await rename(source, target, replace=replace)
+
+    server.rename = swap
+    await drop.host.pull(connector)
+    assert (drop.path / "fulfillments.csv").read_text() == later
+    assert drop.files() == {"fulfillments.csv"}
+    await drop.host.pull(connector)
+    await connector.close()
+    assert drop.files() == {"archive/fulfillments.csv"}
+    orders = [r.order for r in drop.records() if isinstance(r, Fulfillment)]
+    assert orders == ["1001", "1002"]

@@ -15,7 +15,6 @@ from backhaul_connectors.file_drop.csv_reader import CellOrigin, number_text
 from backhaul_connectors.file_drop.json_reader import JsonRowReader
 from backhaul_connectors.file_drop.parsing import file_kinds
 from backhaul_connectors.file_drop.settings import Settings as FileSettings
-from backhaul_connectors.http_json.parsing import ItemParser, text_of
 from backhaul_connectors.http_json.settings import List
 from backhaul_connectors.scanner.actions import normalized
 from backhaul_connectors.scanner.scan import ScanRefused, scan_of
@@ -23,6 +22,7 @@ from backhaul_connectors.sql.parsing import RowOrigin, record_of
 from backhaul_connectors.tryton import reader as tryton
 from backhaul_sdk import Bad, Fulfillment, Tracking
 from backhaul_sdk.fields import Unusable
+from backhaul_sdk.json_items import ItemParser, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

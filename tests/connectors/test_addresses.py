@@ -49,7 +49,7 @@ def test_the_public_internet_is_open(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC.split())
-def test_all_else_is_closed_and_it_is_said_why(address: str) -> None:
+def test_all_other_addresses_are_closed_with_a_reason(address: str) -> None:
     with pytest.raises(AddressRefused, match="is not a public address but") as caught:
         Guard(Network()).check(url_of(address))
     assert "network.allow" in str(caught.value) or "name another" in str(caught.value)
@@ -84,7 +84,7 @@ def test_a_network_is_opened_by_name(address: str, allow: str) -> None:
         ("2002:a00:1::", "2002::/16"),
     ],
 )
-def test_it_opens_nothing_else(address: str, allow: str) -> None:
+def test_the_guard_opens_no_other_address(address: str, allow: str) -> None:
     with pytest.raises(AddressRefused):
         Guard(Network(allow=(allow,))).check(url_of(address))
 
@@ -201,7 +201,7 @@ async def test_a_name_that_changes_its_address_is_judged_each_time() -> None:
         assert names.asked == 2
 
 
-async def test_of_a_mixed_answer_only_what_is_open_is_used() -> None:
+async def test_a_mixed_answer_uses_only_its_open_addresses() -> None:
     async with Pair().running() as pair:
         guard = Guard(pair.network("127.0.0.2"), Names("127.0.0.3 127.0.0.2 ::1"))
         assert await pair.get(guard, "partner.example") == "hello"
@@ -226,7 +226,7 @@ async def test_localhost_is_known_by_its_address() -> None:
             await pair.get(Guard(pair.network()), "localhost")
 
 
-async def test_who_forgets_to_check_the_url_gets_no_further() -> None:
+async def test_an_unchecked_url_is_refused_at_the_connection() -> None:
     async with (
         Pair().running() as pair,
         ClientSession(connector=Guard(pair.network()).connector()) as session,

@@ -16,11 +16,13 @@ from connectors.couriers import (
     MESSAGES,
     NOW,
     SECRET,
+    SIGNING,
     Depot,
     Desk,
     easypost,
     generic,
     mac,
+    parcel_of,
     sendcloud,
     signed,
 )
@@ -32,7 +34,7 @@ REFUSAL = {"accepted": False, "what": "the signature is missing or wrong"}
 
 
 @pytest.mark.parametrize("vendor", MESSAGES)
-async def test_a_message_tells_of_a_parcel(vendor: str) -> None:
+async def test_a_message_describes_a_parcel(vendor: str) -> None:
     desk = Desk(vendor, {"on_return": "cancel"})
     for _ in range(3):
         answer = await desk.send(MESSAGES[vendor](7))
@@ -44,8 +46,8 @@ async def test_a_message_tells_of_a_parcel(vendor: str) -> None:
     assert record.on_return == "cancel"
 
 
-@pytest.mark.parametrize("vendor", MESSAGES)
-async def test_what_is_not_signed_right_is_not_believed(vendor: str) -> None:
+@pytest.mark.parametrize("vendor", SIGNING)
+async def test_a_message_with_a_wrong_signature_is_not_believed(vendor: str) -> None:
     desk = Desk(vendor)
     body = json.dumps(MESSAGES[vendor](7)).encode()
     (name, right), *_ = signed(vendor, body).items()
@@ -69,7 +71,7 @@ async def test_what_is_not_signed_right_is_not_believed(vendor: str) -> None:
     assert desk.records() == []
 
 
-@pytest.mark.parametrize("vendor", MESSAGES)
+@pytest.mark.parametrize("vendor", SIGNING)
 async def test_while_a_secret_is_replaced_both_are_believed(vendor: str) -> None:
     newer = "another-secret-0123456789"
     desk = Desk(vendor, {"secrets": [newer, SECRET]})
@@ -127,6 +129,21 @@ async def test_a_generic_courier_may_sign_its_time(seconds: int, status: int) ->
     assert (await desk.post(body, headers)).status == status
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+async def test_each_signature_of_a_header_with_several_is_tried(at: int) -> None:
+    """While a courier replaces its secret, it signs with the old and the new one."""
+    parts = {"header": "X-Mac", "signature_part": "v1", "timestamp_part": "t"}
+    desk, body = Desk("generic", {"signature": parts}), json.dumps(generic(7)).encode()
+    time, other = str(int(NOW)), "another-secret-0123456789"
+    said = f"{time}.".encode() + body
+    signatures = [mac(said, other).hex(), mac(body).hex(), "", "\udcff"]
+    wrong = ",".join(["t=" + time, *(f"v1={each}" for each in signatures)])
+    assert (await desk.post(body, {"x-mac": wrong})).status == 401
+    signatures.insert(at, mac(said).hex())
+    right = ",".join(["t=" + time, *(f"v1={each}" for each in signatures)])
+    assert (await desk.post(body, {"x-mac": right})).status == 200
+
+
 WORDS = {
     "easypost": "pre_transit in_transit out_for_delivery failure delivered "
     "return_to_sender",
@@ -156,7 +173,7 @@ async def test_a_word_may_be_taught_and_one_may_be_passed_over() -> None:
     assert "add it to statuses" in desk.reasons()[0]
 
 
-async def test_a_parcel_that_comes_back_is_delivered_to_nobody_else() -> None:
+async def test_a_returned_parcel_is_not_reported_as_delivered() -> None:
     desk = Desk("sendcloud")
     await desk.send(sendcloud(1, "Driver en route", is_return=True))
     await desk.send(sendcloud(2, "Delivered", is_return=True))
@@ -206,7 +223,7 @@ async def test_a_parcel_fulfills_the_lines_it_names_and_leaves_once() -> None:
         ({}, {"parcel_items": ITEMS, "order_number": ""}, 0),
     ],
 )
-async def test_the_whole_order_leaves_only_where_that_is_said(
+async def test_the_whole_order_is_shipped_only_where_configured(
     options: dict[str, Any], more: dict[str, Any], number: int
 ) -> None:
     message = sendcloud(1, "Being sorted", **{"order_number": "1001", **more})
@@ -228,7 +245,7 @@ async def test_an_unknown_article_never_ships_the_whole_order(
     assert len(records) == len(bad) == 1
 
 
-async def test_with_its_label_where_that_is_said() -> None:
+async def test_an_order_is_shipped_with_its_label_where_configured() -> None:
     told = {"order_number": "1001", "parcel_items": ITEMS}
     message = sendcloud(1, "Ready to send", **told)
     records, _ = await taken({"ship_at": "announced"}, message)
@@ -238,7 +255,9 @@ async def test_with_its_label_where_that_is_said() -> None:
 @pytest.mark.parametrize(
     "body", [b"{", b'"x"', b"[" * 70 + b"]" * 70, b'{"a": NaN}', b"\xff\x00"]
 )
-async def test_what_is_signed_but_strange_is_kept_for_a_person(body: bytes) -> None:
+async def test_a_signed_but_strange_message_is_kept_for_an_operator(
+    body: bytes,
+) -> None:
     desk = Desk("generic")
     answer = await desk.post(body, signed("generic", body))
     assert answer.status == 200
@@ -282,9 +301,8 @@ async def test_a_listed_parcel_has_its_exact_time_or_none(
 @pytest.mark.parametrize("vendor", MESSAGES)
 async def test_a_field_that_cannot_be_read_sets_the_event_aside(vendor: str) -> None:
     desk, message = Desk(vendor), MESSAGES[vendor](1)
-    parcel = message.get("result") or message.get("msg") or message.get("parcel")
-    names = ("tracking_code", "tracking_number")
-    told = message if parcel is None else parcel
+    told = parcel_of(message)
+    names = ("tracking_code", "tracking_number", "trackingNumber", "number")
     name = next(each for each in names if each in told)
     told[name] = "7.94658E+11"
     await desk.send(message)
@@ -292,7 +310,7 @@ async def test_a_field_that_cannot_be_read_sets_the_event_aside(vendor: str) -> 
     assert ["digits are lost" in reason for reason in desk.reasons()] == [True]
 
 
-async def test_what_was_not_kept_is_not_acknowledged() -> None:
+async def test_a_message_that_was_not_stored_is_not_acknowledged() -> None:
     async def full(record: Record | Bad) -> Receipt:
         raise OSError("the disk is full")
 
@@ -333,7 +351,7 @@ async def test_a_thin_message_is_fetched_from_the_couriers_own_host_only() -> No
     await (desk.made or desk.courier()).close()
 
 
-async def test_a_courier_is_asked_at_the_start_and_when_it_is_silent() -> None:
+async def test_a_courier_is_polled_at_the_start_and_when_it_is_silent() -> None:
     depot = Depot()
     await depot.plug_in()
     desk = Desk("sendcloud", depot.options, seconds=50.0)
@@ -352,7 +370,7 @@ async def test_a_courier_is_asked_at_the_start_and_when_it_is_silent() -> None:
     await depot.close()
 
 
-async def test_told_and_asked_a_parcel_leaves_once() -> None:
+async def test_a_parcel_reported_twice_is_shipped_once() -> None:
     desk = Desk("sendcloud")
     told = {"order_number": "1001", "parcel_items": ITEMS}
     await desk.send(sendcloud(1, "Being sorted", **told))

@@ -51,7 +51,7 @@ def trackers(*numbers: int, more: bool) -> dict[str, Any]:
     return {"trackers": [easypost(n)["result"] for n in numbers], "has_more": more}
 
 
-async def test_easypost_is_asked_for_what_came_before_the_last(script: Script) -> None:
+async def test_easypost_is_polled_for_events_before_the_last(script: Script) -> None:
     script.add(TRACKERS, trackers(1, 2, more=True))
     script.add(TRACKERS.replace("?", "?before_id=trk_2&"), trackers(3, more=False))
     assert await ask(desk_of("easypost")) == ["EZ1", "EZ2", "EZ3"]
@@ -59,7 +59,7 @@ async def test_easypost_is_asked_for_what_came_before_the_last(script: Script) -
     assert shown == [basic(f"{API_KEY}:")] * 2
 
 
-async def test_aftership_is_asked_with_its_cursor(script: Script) -> None:
+async def test_aftership_is_polled_with_its_cursor(script: Script) -> None:
     def page(number: int, cursor: str) -> dict[str, Any]:
         paging = {"has_next_page": bool(cursor), "next_cursor": cursor}
         found = [aftership(number)["msg"]]

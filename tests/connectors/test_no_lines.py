@@ -149,7 +149,7 @@ REFUSED = (
 
 @pytest.mark.parametrize("row", REFUSED)
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_a_row_without_article_beside_a_refused_one_with_is_a_question(
+async def test_a_row_without_article_beside_a_refused_row_needs_an_operator(
     row: str, tmp_path: Path, *, is_first: bool
 ) -> None:
     drop = Drop(tmp_path)

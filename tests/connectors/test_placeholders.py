@@ -46,7 +46,7 @@ async def test_a_parcel_of_a_file_leaves_without_the_placeholder(
     assert parcels(drop) == [(f"100{n}", None, None) for n in (1, 2, 3)]
 
 
-async def test_a_fixed_value_stands_for_a_placeholder_too(drop: Drop) -> None:
+async def test_a_fixed_value_replaces_a_placeholder_too(drop: Drop) -> None:
     drop.options["fulfillment_values"] = {"tracking_company": "DHL"}
     drop.put("fulfillments.csv", f"{FULFILLMENTS}1001,n/a,JD1\n")
     await drop.pull()
@@ -148,7 +148,7 @@ def test_a_scan_and_a_shipment_of_tryton_leave_without_it(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", NOTHING)
-def test_news_of_a_courier_name_no_placeholder(word: str) -> None:
+def test_messages_of_a_courier_name_no_placeholder(word: str) -> None:
     (tracking,) = courier_event(carrier=word, order=word)
     assert isinstance(tracking, Tracking)
     assert tracking.tracking_company is None

@@ -49,7 +49,7 @@ async def one_record(dock: Dock, **members: object) -> Record:
         ),
     ],
 )
-async def test_pack_ships_the_order_or_only_what_was_scanned(
+async def test_pack_ships_the_order_or_only_scanned_units(
     dock: Dock, members: dict[str, Any], order: str, lines: tuple[Line, ...]
 ) -> None:
     record = await one_record(dock, mode="pack", **members)
@@ -131,7 +131,9 @@ async def test_a_scan_that_cannot_be_used_is_refused_with_a_sentence(
     "body",
     [b"", b"{", b"[]", b"1001", b'"pack"', b"\xff\xfe", b"[" * 60_000, b"1" * 5_000],
 )
-async def test_what_is_no_json_object_is_refused(dock: Dock, body: bytes) -> None:
+async def test_a_body_that_is_no_json_object_is_refused(
+    dock: Dock, body: bytes
+) -> None:
     answer = await dock.post(body)
     assert (answer.status, answer.body["accepted"]) == (400, False)
 
@@ -151,7 +153,7 @@ async def test_the_longest_message_is_64_kib(dock: Dock) -> None:
         ("application/x-www-form-urlencoded", 415),
     ],
 )
-async def test_only_json_is_taken(dock: Dock, kind: str, status: int) -> None:
+async def test_only_json_is_accepted(dock: Dock, kind: str, status: int) -> None:
     body = b'{"mode": "pack", "code": "1001"}'
     answer = await dock.post(body, **{"content-type": kind})
     assert answer.status == status
@@ -257,14 +259,14 @@ async def test_a_field_in_another_spelling_is_refused(
     assert dock.records() == []
 
 
-async def test_a_field_of_its_own_beside_a_known_one_is_passed_over() -> None:
+async def test_an_unknown_field_beside_a_known_one_is_ignored() -> None:
     dock = Dock()
     scan = {"trackingNumber": "JD1", "tracking": "https://x.example", "battery": 7}
     answer = await dock.scan(mode="pack", code="1001", **scan)
     assert (answer.status, len(dock.records())) == (200, 1)
 
 
-async def test_a_box_of_more_units_than_anybody_has_is_refused() -> None:
+async def test_a_box_with_an_absurd_number_of_units_is_refused() -> None:
     dock = Dock()
     answer = await dock.scan(mode="receive", code="(02)00036000291452(37)99999999")
     assert answer.status == 422

@@ -32,6 +32,7 @@ class Hall:
 
     async def open(self) -> Scanner:
         scanner = await self.dock.open()
+        assert scanner.broker is not None
         await scanner.broker.connected.wait()
         return scanner
 
@@ -85,7 +86,7 @@ async def test_a_scan_that_was_not_committed_comes_again(hall: Hall) -> None:
     assert hall.sequences() == ["1"]
 
 
-async def test_what_is_committed_does_not_come_again(hall: Hall) -> None:
+async def test_a_committed_message_does_not_come_again(hall: Hall) -> None:
     await hall.open()
     await hall.publish(1)
     assert (await hall.answer())["sequence"] == 1
@@ -94,7 +95,9 @@ async def test_what_is_committed_does_not_come_again(hall: Hall) -> None:
     assert (await hall.answer())["sequence"] == 2
 
 
-async def test_the_broker_keeps_what_comes_while_nobody_is_there(hall: Hall) -> None:
+async def test_the_broker_keeps_messages_while_no_reader_is_connected(
+    hall: Hall,
+) -> None:
     await hall.open()
     await hall.dock.close()
     await asyncio.gather(*map(hall.publish, range(5)))
@@ -104,7 +107,7 @@ async def test_the_broker_keeps_what_comes_while_nobody_is_there(hall: Hall) -> 
     assert sorted(hall.sequences()) == ["0", "1", "2", "3", "4"]
 
 
-async def test_what_the_host_cannot_store_is_tried_again(hall: Hall) -> None:
+async def test_a_message_that_the_host_cannot_store_is_tried_again(hall: Hall) -> None:
     emit, failures = hall.dock.host.emit, [OSError("no space left on device")]
 
     async def full_once(record: Record | Bad) -> Receipt:
@@ -119,7 +122,7 @@ async def test_what_the_host_cannot_store_is_tried_again(hall: Hall) -> None:
     assert hall.sequences() == ["1"]
 
 
-async def test_a_stranger_and_a_retained_scan_are_refused(hall: Hall) -> None:
+async def test_an_unknown_device_and_a_retained_scan_are_refused(hall: Hall) -> None:
     await hall.publish(1, retain=True)
     await hall.open()
     retained = await hall.answer()

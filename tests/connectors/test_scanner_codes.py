@@ -132,7 +132,7 @@ def test_units_that_contradict_or_lack_are_refused(
 
 
 @pytest.mark.parametrize("code", ["010003600029145299XX", "0100036000291452Z9"])
-def test_a_gs1_code_that_cannot_be_read_says_what_the_scanner_needs(code: str) -> None:
+def test_an_unreadable_gs1_code_says_how_to_set_up_the_scanner(code: str) -> None:
     with pytest.raises(ScanRefused, match="cannot be read") as caught:
         article_of(code if code.endswith("Z9") else f"{code}{{GS}}Q")
     assert "FNC1 as GS" in str(caught.value)
@@ -215,14 +215,14 @@ def test_an_order_is_named_by_its_number_or_its_page(code: str, order: str) -> N
         ("LS-XL", "not an order's number"),
     ],
 )
-def test_what_is_certainly_no_order_says_why(code: str, said: str) -> None:
+def test_a_code_that_is_certainly_no_order_says_why(code: str, said: str) -> None:
     assert said in (why_no_order(code) or "")
 
 
 @pytest.mark.parametrize(
     "code", ["1001", "SO/2024/001", "ord_9f", "576461413038785751", "123-4567890-123"]
 )
-def test_what_may_be_an_order_is_one(code: str) -> None:
+def test_a_code_that_may_be_an_order_is_read_as_an_order(code: str) -> None:
     assert why_no_order(code) is None
 
 

@@ -119,6 +119,7 @@ class BrokerBench(DockBench):
         await connector.listen(host.emit)
         try:
             # Before its first session the broker keeps nothing for anybody.
+            assert connector.broker is not None
             await connector.broker.connected.wait()
             lines = as_lines(self._unanswered)
             sent = [self._device.publish(SCANS, line, qos=1) for line in lines]
@@ -139,7 +140,7 @@ class BrokerBench(DockBench):
 class TestScanner(ConnectorContract):
     """Run with a device that numbers its scans."""
 
-    def test_the_host_also_pulls_for_what_it_could_not_submit(
+    def test_the_host_also_pulls_records_it_could_not_submit(
         self, bench: Bench
     ) -> None:
         capabilities = {Capability.LISTEN, Capability.PULL}

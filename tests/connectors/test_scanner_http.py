@@ -56,7 +56,7 @@ async def test_a_device_posts_a_scan_and_reads_the_answer(dock: Dock, url: str) 
     assert len(dock.records()) == 1
 
 
-async def test_a_stranger_is_turned_away(dock: Dock, url: str) -> None:
+async def test_a_request_without_a_valid_token_is_refused(dock: Dock, url: str) -> None:
     headers = {"Authorization": "Bearer \N{SNOWMAN}", "Content-Type": "text/plain"}
     async with (
         ClientSession(headers=headers) as session,

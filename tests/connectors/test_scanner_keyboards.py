@@ -57,7 +57,7 @@ def test_honest_codes_are_not(code: str) -> None:
 
 
 @given(st.text(st.sampled_from("ABCDXYZ-"), min_size=1, max_size=12))
-def test_one_reading_is_what_the_label_says(code: str) -> None:
+def test_a_reading_equals_the_text_of_the_label(code: str) -> None:
     for layout in ("French", "German", "Czech"):
         typed = code.translate(str.maketrans(US, TYPED[layout]))
         assert typed == code or code in [text for _, text in readings(typed)]

@@ -58,7 +58,7 @@ def test_a_carriers_label_is_the_parcels(code: str, number: str) -> None:
     "code",
     ["LS-XL", "1001", "4006381333931", "BD1", "0104006381333931", "JD22", "SF-100"],
 )
-def test_what_is_no_label_is_none(code: str) -> None:
+def test_text_that_is_no_label_is_not_read_as_one(code: str) -> None:
     assert label_of(code) is None
 
 
@@ -104,7 +104,7 @@ def test_the_postcode_of_a_label_is_not_its_number() -> None:
         ("ZZ 1", "ZZ 1"),
     ],
 )
-def test_a_tracking_number_loses_what_the_scanner_added(
+def test_a_tracking_number_loses_characters_of_the_scanner(
     given_number: str, number: str
 ) -> None:
     assert tracking_number(given_number) == number

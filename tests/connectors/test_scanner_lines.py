@@ -70,7 +70,7 @@ async def test_a_code_alone_and_json_are_answered_in_kind(dock: Dock) -> None:
         (b"BH-CLOSE", "folder is not set"),
     ],
 )
-async def test_a_bad_line_is_refused_and_the_next_is_taken(
+async def test_a_bad_line_is_refused_and_the_next_is_accepted(
     dock: Dock, line: bytes, said: str
 ) -> None:
     scanner = await dock.open()
@@ -132,7 +132,7 @@ async def test_lines_that_come_together_wait_for_one_commit(dock: Dock) -> None:
     assert len(dock.records()) == 200
 
 
-async def test_what_the_host_cannot_store_is_asked_for_again(dock: Dock) -> None:
+async def test_a_scan_that_the_host_cannot_store_is_requested_again(dock: Dock) -> None:
     async def full(record: Record | Bad) -> Receipt:
         raise OSError("no space left on /dev/sda")
 
@@ -206,7 +206,7 @@ async def test_a_device_shows_its_token_over_tls(
     "greeting",
     [b"LS-S", b"AUTH", b"AUTH wrong", TOKEN.encode(), b"AUTH " + TOKEN[:-1].encode()],
 )
-async def test_a_stranger_is_turned_away_and_hung_up_on(
+async def test_an_unknown_device_is_refused_and_disconnected(
     guarded: tuple[Dock, ssl.SSLContext], greeting: bytes
 ) -> None:
     dock, trust = guarded
@@ -217,7 +217,7 @@ async def test_a_stranger_is_turned_away_and_hung_up_on(
     assert dock.records() == []
 
 
-async def test_who_never_begins_with_tls_is_hung_up_on(
+async def test_a_device_that_starts_no_tls_is_disconnected(
     guarded: tuple[Dock, ssl.SSLContext],
 ) -> None:
     dock, _ = guarded
@@ -229,7 +229,7 @@ async def test_who_never_begins_with_tls_is_hung_up_on(
     writer.close()
 
 
-async def test_who_says_nothing_is_hung_up_on(
+async def test_a_silent_device_is_disconnected(
     guarded: tuple[Dock, ssl.SSLContext],
 ) -> None:
     dock, trust = guarded
@@ -251,7 +251,7 @@ async def test_closing_hangs_up_and_the_port_is_free_again(dock: Dock) -> None:
     await again.close()
 
 
-async def test_a_port_that_is_taken_is_explained(dock: Dock) -> None:
+async def test_a_port_in_use_is_explained(dock: Dock) -> None:
     scanner = await dock.open()
     other = Dock({**LINES, "tcp_port": scanner.lines.address[1]})
     with pytest.raises(CheckFailed, match=r"cannot listen at 127\.0\.0\.1"):
@@ -301,3 +301,16 @@ async def test_a_broken_certificate_is_explained(
     for step in (scanner.check, scanner.open):
         with pytest.raises(CheckFailed, match="cannot be used for TLS"):
             await step()
+
+
+async def test_a_scanner_that_beeps_on_bel_hears_the_answer() -> None:
+    dock = Dock({**LINES, "first_mode": "receive", "tcp_beeps": True})
+    scanner = await dock.open()
+    async with wire_to(scanner.lines.address) as wire:
+        good, bad, told = await wire.say(b"LS-S", b"4006381333932", b'{"code": "A"}')
+    assert good == "OK 1 x LS-S received\a"
+    assert bad.startswith("NO the check digit")
+    assert bad.endswith("\a\a\a")
+    assert not bad.endswith("\a\a\a\a")
+    assert json.loads(told)["accepted"]
+    await dock.close()

@@ -138,7 +138,7 @@ async def test_the_same_scan_is_known_after_a_restart(
     assert ("scanned before" in str(again.body["what"])) == (counted == 1)
 
 
-async def test_a_scan_whose_answer_a_crash_took_counts_once(floor: Dock) -> None:
+async def test_a_scan_whose_answer_was_lost_in_a_crash_counts_once(floor: Dock) -> None:
     async def stores_but_ends(record: Record | Bad) -> Receipt:
         await floor.host.emit(record)
         raise TimeoutError

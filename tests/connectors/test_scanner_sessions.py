@@ -76,7 +76,7 @@ async def test_the_orders_own_number_finishes_it(dock: Dock) -> None:
     assert [order for order, _ in shipped(dock)] == ["#1001", "1002"]
 
 
-async def test_a_restart_keeps_what_was_collected(dock: Dock) -> None:
+async def test_a_restart_keeps_collected_scans(dock: Dock) -> None:
     await pick(dock, "1001", "A")
     await dock.restart()
     await pick(dock, "B")
@@ -94,7 +94,7 @@ async def test_devices_and_orders_are_kept_apart(dock: Dock) -> None:
     assert shipped(dock) == [("1001", (Line(sku="A", quantity=1),))]
 
 
-async def test_packing_an_order_ships_what_was_picked_with_any_device(
+async def test_packing_an_order_ships_units_picked_with_any_device(
     dock: Dock,
 ) -> None:
     await pick(dock, "1001", "A")
@@ -129,7 +129,7 @@ async def test_articles_packed_for_an_order_leave_in_one_parcel(dock: Dock) -> N
     assert record.lines == (Line(sku="A", quantity=2), Line(sku="B", quantity=1))
 
 
-async def test_an_order_nobody_picked_is_packed_whole(dock: Dock) -> None:
+async def test_an_order_without_picks_is_packed_whole(dock: Dock) -> None:
     await said(dock, "1001", mode="pack")
     assert shipped(dock) == [("1001", ())]
 
@@ -142,7 +142,7 @@ async def test_a_parcels_label_is_its_tracking_number(dock: Dock) -> None:
     assert record.tracking_number == f"00{SSCC}"
 
 
-async def test_codes_on_paper_set_what_a_device_does(dock: Dock) -> None:
+async def test_printed_codes_set_the_mode_of_a_device(dock: Dock) -> None:
     await said(dock, "bh-receive")
     assert await said(dock, "A") == "1 x A received"
     await said(dock, "BH-PICK")
@@ -169,7 +169,7 @@ async def test_giving_up_ships_nothing(dock: Dock) -> None:
         (["1001"], "4006381333932", "check digit of 4006381333932"),
     ],
 )
-async def test_what_makes_no_sense_is_refused(
+async def test_a_scan_that_makes_no_sense_is_refused(
     dock: Dock, before: list[str], scan: str, why: str
 ) -> None:
     await pick(dock, *before)
@@ -227,7 +227,7 @@ async def test_a_double_beep_does_not_begin_a_finished_order_again(dock: Dock) -
     assert [order for order, _ in shipped(dock)] == ["1001", "1002"]
 
 
-async def test_a_finished_order_that_the_host_cannot_take_is_handed_in_later(
+async def test_a_finished_order_that_the_host_cannot_accept_is_emitted_later(
     dock: Dock,
 ) -> None:
     async def full(record: Record | Bad) -> Receipt:
@@ -251,7 +251,7 @@ async def test_a_finished_order_that_the_host_cannot_take_is_handed_in_later(
     assert len(submitted) == 1
 
 
-async def test_a_finished_order_that_is_set_aside_is_refused_each_time(
+async def test_a_finished_order_that_is_quarantined_is_refused_each_time(
     dock: Dock,
 ) -> None:
     async def refuse(record: Record | Bad) -> Receipt:
@@ -265,7 +265,7 @@ async def test_a_finished_order_that_is_set_aside_is_refused_each_time(
         assert "has 0 open" in str(answer.body["what"])
 
 
-async def test_a_count_is_a_file_for_a_person_and_sets_no_stock(dock: Dock) -> None:
+async def test_a_count_is_a_file_for_an_operator_and_sets_no_stock(dock: Dock) -> None:
     for code in ("A", "A", "=B", "A"):
         await said(dock, code, mode="count")
     await dock.restart()
@@ -294,7 +294,7 @@ async def test_a_scan_that_could_not_be_kept_is_not_acknowledged(
     assert (await dock.scan(mode="pick", code="A")).status == 503
 
 
-async def test_a_backup_has_what_was_answered_until_then(tmp_path: Path) -> None:
+async def test_a_backup_has_all_acknowledged_scans(tmp_path: Path) -> None:
     file, backup = tmp_path / "backhaul.db", tmp_path / "backup.db"
     async with started_store(file) as store:
         dock = at_home(store, tmp_path)

@@ -172,6 +172,7 @@ async def test_every_line_of_the_case_is_answered_right_over_mqtt(
         dock = Dock({**options, "folder": tmp_path / "floor"})
         await open_at(dock, store)
         assert dock._scanner is not None
+        assert dock._scanner.broker is not None
         await dock._scanner.broker.connected.wait()
         for message in messages():
             await device.publish("scanners/dock/scan", message, qos=1)
@@ -197,6 +198,7 @@ async def test_a_tracking_number_loses_the_symbology_on_every_way(
         dock = Dock({**LINES, **options})
         await open_at(dock, store)
         assert dock._scanner is not None
+        assert dock._scanner.broker is not None
         await dock._scanner.broker.connected.wait()
         await device.publish("scanners/dock/scan", json.dumps(scan | {"code": "1001"}))
         await anext(device.messages)
@@ -228,7 +230,7 @@ async def test_a_tracking_number_loses_the_symbology_on_every_way(
         ),
     ],
 )
-async def test_what_a_pick_cannot_take_is_refused_and_the_rest_ships(
+async def test_a_code_that_cannot_be_picked_is_refused_and_the_rest_ships(
     dock: Dock, store: Store, code: str, why: str
 ) -> None:
     await said(dock, "1003", mode="pick")
@@ -243,7 +245,7 @@ async def test_what_a_pick_cannot_take_is_refused_and_the_rest_ships(
     assert count(store.place, "quarantine") == 0
 
 
-async def test_one_unit_too_many_is_refused_at_the_scan(dock: Dock) -> None:
+async def test_a_unit_too_many_is_refused_at_the_scan(dock: Dock) -> None:
     await said(dock, "1003", mode="pick")
     await said(dock, "LS-XL", mode="pick", sequence=1)
     answer = await said(dock, "036000291452", mode="pick", sequence=2)
@@ -278,7 +280,7 @@ async def test_a_label_is_no_article_and_an_article_may_look_like_one(
         "4006381333931",
     ],
 )
-async def test_packing_what_is_no_order_is_refused_at_once(
+async def test_packing_a_code_that_is_no_order_is_refused_at_once(
     dock: Dock, store: Store, code: str
 ) -> None:
     assert (await said(dock, code, mode="pack")).startswith("422")

@@ -27,6 +27,15 @@ def drop(more: str = "", path: str = "FOLDER/in") -> str:
     return f'type = "file_drop"\npath = "{path}"\n{more}\n'
 
 
+def bucket(more: str = "", folder: str = "s3://exchange/in") -> str:
+    return f'type = "file_drop"\nfolder = "{folder}"\n{more}\n'
+
+
+def dav(host: str) -> str:
+    login = 'user = "u"\npassword = "p"'
+    return f'type = "file_drop"\nfolder = "webdavs://{host}/in"\n{login}\n'
+
+
 def erp(
     table: str = "moves", more: str = "", url: str = "sqlite:////srv/erp.db"
 ) -> str:
@@ -38,6 +47,21 @@ def lists(name: str, more: str = "", moves: str = MOVES) -> str:
     return f'type = "http_json"\n{more}\n' + LISTS.format(name, moves)
 
 
+def odoo(more: str = "") -> str:
+    login = 'database = "d"\nuser = "u"\napi_key = "k"'
+    return f'type = "odoo"\nurl = "https://erp.example"\n{login}\n{more}\n'
+
+
+def erpnext(more: str = "") -> str:
+    login = 'api_key = "k"\napi_secret = "s"'
+    return f'type = "erpnext"\nurl = "https://erp.example"\n{login}\n{more}\n'
+
+
+def tryton(more: str = "", database: str = "d") -> str:
+    login = f'database = "{database}"\nuser = "u"\npassword = "p"'
+    return f'type = "tryton"\nurl = "https://erp.example"\n{login}\n{more}\n'
+
+
 def configuration(one: str, other: str, stores: str = STORE) -> str:
     return f"{stores}[connectors.one]\n{one}[connectors.other]\n{other}"
 
@@ -45,7 +69,28 @@ def configuration(one: str, other: str, stores: str = STORE) -> str:
 DELTAS_ONLY = 'fulfillments = ""\ncancellations = ""\nstock_levels = ""'
 SFTP = 'sftp_host = "{}"\nsftp_user = "u"\nsftp_password = "p"'
 SFTP += '\nsftp_host_key = "SHA256:x"'
+ORDERS = "shipments = false\n"
+WRITTEN = {
+    "orders in an Odoo": (
+        odoo(f'{ORDERS}orders = "quotation"'),
+        odoo(f'{ORDERS}orders = "confirmed"'),
+    ),
+    "orders of two teams of Odoo": (
+        odoo('orders = "quotation"\nsales_team = "a"'),
+        odoo('orders = "quotation"\nsales_team = "b"'),
+    ),
+    "orders of two customers": (erpnext('customer = "a"'), erpnext('customer = "b"')),
+    "orders in a Tryton": (
+        tryton(f'{ORDERS}customer = "a"'),
+        tryton(f'{ORDERS}customer = "b"'),
+    ),
+    "orders, and shipments of one": (
+        tryton('customer = "a"'),
+        tryton(f'{ORDERS}customer = "a"'),
+    ),
+}
 SHARED = {
+    **WRITTEN,
     "a folder": (drop(), drop()),
     "a folder, written otherwise": (drop(), drop(path="FOLDER/x/../in/")),
     "a folder behind a link": (drop(), drop(path="FOLDER/link")),
@@ -61,8 +106,20 @@ SHARED = {
         drop(SFTP.format("erp.example")),
         drop(SFTP.format("ERP.example"), "FOLDER/in/"),
     ),
+    "a bucket": (bucket(), bucket()),
+    "a WebDAV folder": (dav("dav.example"), dav("DAV.example")),
     "a table": (erp(), erp()),
     "a list": (lists("one"), lists("other")),
+    "an Odoo": (odoo(), odoo()),
+    "an Odoo, of which one takes a part": (odoo(), odoo('sales_team = "Shop"')),
+    "an ERPNext": (erpnext(), erpnext()),
+    "an ERPNext, of which one takes a part": (erpnext(), erpnext('customer = "a"')),
+    "a Tryton": (tryton(), tryton()),
+    "a Tryton, of which one takes a part": (tryton(), tryton('customer = "a"')),
+    "an ERP with its address written otherwise": (
+        tryton(),
+        tryton().replace("erp.example", "ERP.example/"),
+    ),
 }
 SEPARATE = {
     "two folders": (drop(), drop(path="FOLDER/elsewhere")),
@@ -73,8 +130,24 @@ SEPARATE = {
     "two servers": (drop(SFTP.format("a.example")), drop(SFTP.format("b.example"))),
     "here and there": (drop(), drop(SFTP.format("a.example"))),
     "one is disabled": (drop(), drop("enabled = false")),
+    "two prefixes": (bucket(), bucket(folder="s3://exchange/other")),
+    "two endpoints": (bucket(), bucket('endpoint = "https://s3.example"')),
+    "two WebDAV servers": (dav("one.example"), dav("other.example")),
     "two tables": (erp(), erp("returns")),
     "two databases": (erp(), erp(url="sqlite:////srv/other.db")),
+    "two teams": (odoo('sales_team = "a"'), odoo('sales_team = "b"')),
+    "two customers of Odoo": (odoo('customer = "a"'), odoo('customer = "b"')),
+    "stock alone": (odoo(), odoo("shipments = false")),
+    "stock alone of a Tryton": (tryton(), tryton("shipments = false")),
+    "two databases of Tryton": (tryton(), tryton(database="other")),
+    "orders of one of two customers": (
+        odoo('orders = "quotation"\ncustomer = "a"'),
+        odoo('customer = "b"'),
+    ),
+    "orders here, shipments there": (
+        erpnext(f'{ORDERS}customer = "a"'),
+        erpnext(),
+    ),
     "two lists": (lists("one"), lists("other", moves=MOVES.replace("moves", "back"))),
 }
 
@@ -96,6 +169,31 @@ def test_a_second_connection_of_one_source_is_refused(
     assert "which connectors.one also takes" in said
     assert "apply each record twice" in said
     assert "enabled = false" in said
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_both_would_write_the_orders(tmp_path: Path, case: str) -> None:
+    text = configuration(*WRITTEN[case])
+    (said,) = complaints(
+        tmp_path, text, validate_together=registry.check_shared_sources
+    )
+    assert "takes the orders written to https://erp.example, which" in said
+
+
+def test_everything_that_both_would_read_or_write_is_named(tmp_path: Path) -> None:
+    text = configuration(tryton('customer = "a"'), tryton('customer = "a"'))
+    check = registry.check_shared_sources
+    (said,) = complaints(tmp_path, text, validate_together=check)
+    both = "the shipments of {0} and the orders written to {0}"
+    assert f"takes {both.format('https://erp.example')}, which" in said
+
+
+def test_two_stores_may_write_their_orders_into_one_erp(tmp_path: Path) -> None:
+    first, second = 'store = "main"\n', 'store = "second"\n'
+    a, b = tryton('customer = "a"'), tryton('customer = "b"')
+    text = configuration(first + a, second + b, STORE + SECOND_STORE)
+    check = registry.check_shared_sources
+    load_settings(written(tmp_path, text), {}, validate_together=check)
 
 
 @pytest.mark.parametrize("case", SEPARATE)

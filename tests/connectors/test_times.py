@@ -75,7 +75,7 @@ def test_a_connector_reads_the_time(connector: str, text: str, moment: str) -> N
 
 @pytest.mark.parametrize("connector", READERS)
 @pytest.mark.parametrize("text", NO_TIMES)
-def test_a_connector_refuses_what_is_no_time(connector: str, text: str) -> None:
+def test_a_connector_refuses_text_that_is_no_time(connector: str, text: str) -> None:
     refused = READERS[connector]("as_of", text)
     assert isinstance(refused, paths.Refused)
     assert "is not a time" in refused.reason

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_connectors.http_json.parsing import ItemParser, text_of
 from backhaul_connectors.http_json.settings import List
 from backhaul_connectors.sql.parsing import ParsingRules, RowOrigin, record_of
 from backhaul_connectors.tryton.reader import _level
 from backhaul_sdk import Bad, Fulfillment, StockAdjustment, StockLevel
 from backhaul_sdk.fields import zone_named
+from backhaul_sdk.json_items import ItemParser, text_of
 from connectors.dropping import STOCK_DELTAS, Drop
 from connectors.spreadsheets import workbook
 
@@ -112,7 +112,7 @@ async def test_a_text_has_the_locale_of_the_settings(drop: Drop) -> None:
     ]
 
 
-async def test_a_fraction_names_an_article_as_it_stands(drop: Drop) -> None:
+async def test_a_fraction_names_an_article_as_written(drop: Drop) -> None:
     drop.put("stock-levels.xlsx", workbook(["sku", "quantity"], [10.125, 1]))
     await drop.pull()
     assert levels(drop) == [("10.125", 1, "")]
@@ -226,7 +226,9 @@ def row(kind: str, rules: ParsingRules | None = None, **values: Any) -> Record |
         (b"5", "bytes"),
     ],
 )
-def test_what_is_no_quantity_of_a_table_or_document(value: Any, said: str) -> None:
+def test_a_value_that_is_no_quantity_of_a_table_or_document_is_refused(
+    value: Any, said: str
+) -> None:
     found = row("stock_levels", sku="A", quantity=value)
     assert isinstance(found, Bad)
     if isinstance(value, bytes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,6 +69,16 @@ async def test_a_message_sent_again_has_its_id_and_a_new_time(
         await connector.push(sample_change(1))
     assert len({headers["webhook-id"] for headers in receiver.headers}) == 1
     assert len(receiver.taken) == 1
+
+
+@pytest.mark.parametrize("traceparent", [f"00-{'1' * 32}-{'2' * 16}-01", None])
+async def test_a_message_names_the_trace_of_its_change(
+    receiver: Receiver, traceparent: str | None
+) -> None:
+    change = replace(sample_change(1), traceparent=traceparent)
+    assert await receiver.connector().push(change) == Applied()
+    (headers,) = receiver.headers
+    assert headers.get("traceparent") == traceparent
 
 
 ANSWERS: list[tuple[int, dict[str, str], type, float | None]] = [
@@ -160,7 +171,7 @@ async def test_a_name_that_leads_into_the_house_is_not_called(
     assert receiver.headers == []
 
 
-async def test_check_names_what_is_wrong() -> None:
+async def test_check_names_each_problem() -> None:
     settings = Settings.model_validate(
         {"url": "https://example.com/", "secrets": [SECRET]}
     )

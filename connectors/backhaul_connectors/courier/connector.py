@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import time
-import unicodedata
 from contextlib import aclosing
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +17,8 @@ from backhaul_connectors.courier.parsing import (
     records_of,
 )
 from backhaul_connectors.courier.polling import SeenStatuses, pages, read
-from backhaul_connectors.courier.settings import Settings
+from backhaul_connectors.courier.settings import PRESETS, Settings
+from backhaul_connectors.courier.signatures import is_genuine
 from backhaul_sdk import (
     Batch,
     Capability,
@@ -38,119 +34,24 @@ from backhaul_sdk.fields import Unusable
 from backhaul_sdk.json_paths import find
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from pydantic import SecretStr
-
-    from backhaul_sdk import Bad, Emit, HttpRequest, Record
+    from backhaul_sdk import Bad, Emit, HttpRequest, Preset, Record
 
 
-EASYPOST_PREFIX = "hmac-sha256-hex="
-
-
-def is_genuine(settings: Settings, request: HttpRequest, now: float) -> bool:
-    """Return True if a message is signed with one of the secrets and is recent."""
-    return CHECKS[settings.vendor](settings, request, now)
-
-
-def _easypost(settings: Settings, request: HttpRequest, now: float) -> bool:
-    """Check the newer signature over time, method, path and body where it is there."""
-    given = request.headers.get("x-hmac-signature-v2")
-    keys = [
-        unicodedata.normalize("NFKD", each.get_secret_value()).encode()
-        for each in settings.secrets
-    ]
-    if given is None:
-        given = request.headers.get("x-hmac-signature", "")
-        return _matches(keys, request.body, _hex, given, EASYPOST_PREFIX)
-    time, path = (request.headers.get(name, "") for name in ("x-timestamp", "x-path"))
-    said = f"{time}{request.method.upper()}{path}"
-    signed = said.encode("utf-8", "surrogateescape") + request.body
-    genuine = _matches(keys, signed, _hex, given, EASYPOST_PREFIX)
-    return genuine and _is_recent(_seconds_of_date(time), now, settings)
-
-
-def _aftership(settings: Settings, request: HttpRequest, now: float) -> bool:
-    given = request.headers.get("aftership-hmac-sha256", "")
-    return _matches(_keys(settings.secrets), request.body, _base64, given)
-
-
-def _sendcloud(settings: Settings, request: HttpRequest, now: float) -> bool:
-    given = request.headers.get("sendcloud-signature", "")
-    return _matches(_keys(settings.secrets), request.body, _hex, given)
-
-
-def _generic(settings: Settings, request: HttpRequest, now: float) -> bool:
-    how = settings.signature
-    given = request.headers.get(how.header.lower(), "")
-    encode = _hex if how.encoding == "hex" else _base64
-    signed, recent = request.body, True
-    if how.timestamp_header:
-        time = request.headers.get(how.timestamp_header.lower(), "")
-        signed = f"{time}.".encode("utf-8", "surrogateescape") + request.body
-        recent = _is_recent(_seconds_of(time), now, settings)
-    genuine = _matches(_keys(settings.secrets), signed, encode, given, how.prefix)
-    return genuine and recent
-
-
-CHECKS: Mapping[str, Callable[[Settings, HttpRequest, float], bool]] = {
-    "easypost": _easypost,
-    "aftership": _aftership,
-    "sendcloud": _sendcloud,
-    "generic": _generic,
-}
-
-
-def _matches(
-    keys: Sequence[bytes],
-    signed: bytes,
-    encode: Callable[[bytes], str],
-    given: str,
-    prefix: str = "",
-) -> bool:
-    presented = given.strip().encode("utf-8", "surrogateescape")
-    genuine = False
-    # Every key is tried, so that the duration reveals nothing.
-    for key in keys:
-        made = prefix + encode(hmac.new(key, signed, hashlib.sha256).digest())
-        genuine |= hmac.compare_digest(made.encode(), presented)
-    return genuine
-
-
-def _keys(secrets: Sequence[SecretStr]) -> list[bytes]:
-    return [each.get_secret_value().encode() for each in secrets]
-
-
-def _hex(digest: bytes) -> str:
-    return digest.hex()
-
-
-def _base64(digest: bytes) -> str:
-    return base64.b64encode(digest).decode("ascii")
-
-
-def _is_recent(seconds: float | None, now: float, settings: Settings) -> bool:
-    return seconds is not None and abs(now - seconds) <= settings.window_seconds
-
-
-def _seconds_of(text: str) -> float | None:
-    return float(text) if text.isascii() and text.isdecimal() else None
-
-
-def _seconds_of_date(text: str) -> float | None:
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except (ValueError, TypeError, OverflowError):
-        return None
+def presets() -> Sequence[Preset]:
+    """Return the presets of couriers and of services for several couriers."""
+    return tuple(PRESETS.by_name.values())
 
 
 SPEC = Spec(
     name="courier",
     version="1.0",
-    summary="Receives tracking events of EasyPost, AfterShip, Sendcloud and others.",
+    summary="Receives tracking events of EasyPost, AfterShip, Shippo and others.",
     capabilities=frozenset({Capability.LISTEN, Capability.PULL}),
     settings=Settings,
     secret_fields=frozenset({"secrets", "api_key", "api_secret"}),
+    presets=presets,
 )
 
 
@@ -196,7 +97,10 @@ class Courier(Connector["Settings"]):
     async def listen(self, emit: Emit) -> Sequence[Route]:
         if not self.settings.secrets:
             return ()
-        return [Route("POST", "/events", partial(self._answer, emit))]
+        routes = [Route("POST", "/events", partial(self._answer, emit))]
+        if self.settings.answer_head:
+            routes.append(Route("HEAD", "/events", _exists))
+        return routes
 
     async def pull(self, cursor: str | None) -> AsyncGenerator[Batch]:
         if not self.settings.asks or self._clock() < self._ask_at:
@@ -236,7 +140,7 @@ class Courier(Connector["Settings"]):
         except CallFailed:
             raise
         except (Unusable, NotJson, CheckFailed) as error:
-            return [bad(raw, str(error), digest_of(raw), self.settings.vendor)]
+            return [bad(raw, str(error), digest_of(raw), self.settings.label)]
         return [
             record
             for event in events
@@ -263,6 +167,10 @@ class Courier(Connector["Settings"]):
             if not seen.is_new(event.tracking_number, said):
                 return []
         return records_of(self.settings, event, raw)
+
+
+async def _exists(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(200)
 
 
 def _said(

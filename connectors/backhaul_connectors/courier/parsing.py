@@ -311,8 +311,8 @@ def records_of(
     """Return the records of an event: a shipment first, then the parcel's status."""
     if isinstance(event, UnreadableEvent):
         name = digest_of(event.row)
-        return [bad(raw_of(event.row), event.reason, name, settings.vendor)]
-    locator = f"{settings.vendor} {event.tracking_number}"
+        return [bad(raw_of(event.row), event.reason, name, settings.label)]
+    locator = f"{settings.label} {event.tracking_number}"
     status = _status(settings, event)
     if status is None:
         unknown = bad(

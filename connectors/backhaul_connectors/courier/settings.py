@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     Field,
     SecretStr,
@@ -15,8 +16,10 @@ from pydantic import (
 from backhaul_sdk.addresses import Network, reachable
 from backhaul_sdk.contract import STRICT
 from backhaul_sdk.json_paths import Expression
+from backhaul_sdk.preset_files import PresetFiles
 from backhaul_sdk.records import TRACKING_STATUSES
 
+PRESETS = PresetFiles(__package__)
 FEWEST_CHARACTERS = 8
 API_URLS = {
     "easypost": "https://api.easypost.com",
@@ -27,11 +30,22 @@ API_URLS = {
 
 
 class Signature(BaseModel):
-    """How a generic courier signs: HMAC-SHA256 of the body, or of time and body."""
+    """How a generic courier proves that it sent a message."""
 
     model_config = STRICT
 
-    header: str = Field(default="x-signature", description="Header of the signature.")
+    method: Literal["hmac", "sha256", "token"] = Field(
+        default="hmac",
+        description="`hmac`: HMAC-SHA256 of the body, or of time and body. `sha256`: "
+        "SHA-256 of the body, a slash and the secret. `token`: the secret itself.",
+    )
+    header: str = Field(
+        default="x-signature", description="Header of the signature or the token."
+    )
+    parameter: str = Field(
+        default="",
+        description="Parameter of the URL that has the token, if no header has it.",
+    )
     encoding: Literal["hex", "base64"] = Field(
         default="hex", description="How the signature is written."
     )
@@ -43,6 +57,36 @@ class Signature(BaseModel):
         description="Header with the seconds since 1970, signed as time.body; none "
         "means that only the body is signed.",
     )
+    signature_part: str = Field(
+        default="",
+        description="Name of the signature in a header with several parts: v1 in "
+        "t=1767225600,v1=5257a8.",
+    )
+    timestamp_part: str = Field(
+        default="",
+        description="Name of the time in a header with several parts, signed as "
+        "time.body.",
+    )
+
+    @property
+    def signs_time(self) -> bool:
+        """Whether the signature covers a time, which has to be recent."""
+        return bool(self.timestamp_header or self.timestamp_part)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Signature:
+        if self.parameter and self.method != "token":
+            raise ValueError(
+                'parameter needs method = "token", because only a token can be in the'
+                " URL"
+            )
+        if self.signs_time and self.method != "hmac":
+            raise ValueError('a signed time needs method = "hmac"')
+        if self.timestamp_part and not self.signature_part:
+            raise ValueError("timestamp_part also needs signature_part")
+        if self.timestamp_header and self.signature_part:
+            raise ValueError("set timestamp_header or signature_part, not both")
+        return self
 
 
 class Events(BaseModel):
@@ -71,8 +115,15 @@ class Settings(BaseModel):
 
     model_config = STRICT
 
+    preset: Annotated[str, AfterValidator(PRESETS.known)] = Field(
+        default="",
+        description="Name of a preset: the signature, the events and the statuses of a "
+        "courier. Your own settings override them. `backhaul connectors presets` lists "
+        "all.",
+    )
     vendor: Literal["easypost", "aftership", "sendcloud", "generic"] = Field(
-        description="The courier or service that sends the messages."
+        description="The courier or service that sends the messages, if no preset says "
+        "it. `generic`: `signature` and `events` describe the messages."
     )
     secrets: tuple[SecretStr, ...] = Field(
         default=(),
@@ -129,6 +180,11 @@ class Settings(BaseModel):
         default="",
         description="Where a generic courier's message has the URL of what happened.",
     )
+    answer_head: bool = Field(
+        default=False,
+        description="Whether a HEAD request gets the response 200. Some services send "
+        "one before they accept the URL.",
+    )
     signature: Signature = Field(
         default=Signature(), description="How a generic courier signs."
     )
@@ -141,9 +197,25 @@ class Settings(BaseModel):
     )
 
     @property
+    def label(self) -> str:
+        """The courier's name in locators and reasons."""
+        return self.preset or self.vendor
+
+    @property
     def base_url(self) -> str:
         """The base URL for polling; empty if there is none."""
         return (self.api_url or API_URLS[self.vendor]).rstrip("/")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, given: Any) -> Any:
+        settings = PRESETS.completed(given)
+        if isinstance(settings, dict) and not {"vendor", "preset"} & settings.keys():
+            raise ValueError(
+                "set preset to the name of a courier (`backhaul connectors presets`"
+                ' lists all), or set vendor = "generic" and describe the messages'
+            )
+        return settings
 
     @field_validator("secrets", mode="before")
     @classmethod

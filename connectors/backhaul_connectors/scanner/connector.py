@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from backhaul_connectors.scanner import codes, page
 from backhaul_connectors.scanner.intake import ScanIntake, refusal_of
-from backhaul_connectors.scanner.mqtt import MqttListener
 from backhaul_connectors.scanner.scan import ScanRefused, read_json
 from backhaul_connectors.scanner.settings import Devices, Settings, read_devices
 from backhaul_connectors.scanner.tcp_server import LineServer, tls_of
@@ -23,9 +22,10 @@ from backhaul_sdk import (
 from backhaul_sdk.clock import seconds_since_1970
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from backhaul_connectors.scanner.intake import DeviceAnswer
+    from backhaul_connectors.scanner.mqtt import MqttListener
     from backhaul_sdk import Batch, Emit
 
 
@@ -42,6 +42,12 @@ SPEC = Spec(
 MAX_BODY_BYTES = 65_536
 RETRY_AFTER_SECONDS = 2
 ENTRANCE_SECONDS = 10.0
+LOST: Mapping[str, object] = {
+    "accepted": False,
+    "what": "this device was reported lost; its unsent scans are deleted",
+    "erase": True,
+}
+"""The answer to a lost device: the page deletes its token and its scans."""
 
 
 class Scanner(Connector["Settings"]):
@@ -62,26 +68,29 @@ class Scanner(Connector["Settings"]):
         entrance_seconds: float = ENTRANCE_SECONDS,
     ) -> None:
         super().__init__(instance, settings)
-        self._devices = Devices(settings.devices)
+        self._devices = Devices(settings.devices, settings.lost_devices)
         self.intake = ScanIntake(settings, wall, self)
         self.lines = LineServer(settings, self.intake, entrance_seconds)
-        self.broker = MqttListener(instance, settings, self.intake)
+        self.broker = _broker(instance, settings, self.intake)
 
     async def check(self) -> None:
         await asyncio.to_thread(read_devices, self.settings)
         await asyncio.to_thread(tls_of, self.settings)
-        await self.broker.check()
+        if self.broker:
+            await self.broker.check()
 
     async def open(self) -> None:
         self._devices = await asyncio.to_thread(read_devices, self.settings)
         await asyncio.to_thread(codes.warm)
         await self.intake.open()
         await self.lines.open(self._devices)
-        await self.broker.open()
+        if self.broker:
+            await self.broker.open()
 
     async def close(self) -> None:
         await self.lines.close()
-        await self.broker.close()
+        if self.broker:
+            await self.broker.close()
 
     async def listen(self, emit: Emit) -> Sequence[Route]:
         self.intake.emit = emit
@@ -92,14 +101,16 @@ class Scanner(Connector["Settings"]):
         """Submit pending sessions; report whether the broker is reachable."""
         await self.intake.submit_pending()
         await self.intake.delete_old()
-        if problem := self.broker.problem:
-            raise CheckFailed(problem)
+        if self.broker and self.broker.problem:
+            raise CheckFailed(self.broker.problem)
         async for batch in super().pull(cursor):
             yield batch
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         device = self._devices.of(request.headers)
         if device is None:
+            if self._devices.lost_of(request.headers) is not None:
+                return HttpResponse(410, LOST)
             return _refusal(401, "unknown device: check its token")
         try:
             _require_json(request)
@@ -108,6 +119,16 @@ class Scanner(Connector["Settings"]):
             return _response(await self.intake.take(document, device, raw))
         except ScanRefused as refused:
             return _response(refusal_of(refused))
+
+
+def _broker(
+    instance: str, settings: Settings, intake: ScanIntake
+) -> MqttListener | None:
+    if not settings.mqtt_host:
+        return None
+    from backhaul_connectors.scanner.mqtt import MqttListener  # its client is an extra
+
+    return MqttListener(instance, settings, intake)
 
 
 def _require_json(request: HttpRequest) -> None:

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from backhaul_connectors.scanner.actions import COMMANDS, normalized
+from backhaul_connectors.scanner.actions import COMMANDS, MODE_CODES, normalized
 from backhaul_connectors.scanner.deduplication import RecentScans
+from backhaul_connectors.scanner.expiry import (
+    days_old,
+    end_session,
+    expired,
+    refusal_of_command,
+)
 from backhaul_connectors.scanner.old_sessions import move_old_sessions
 from backhaul_connectors.scanner.order_validation import (
     StoreLookup,
@@ -40,6 +46,7 @@ from backhaul_connectors.scanner.sessions import (
     require_folder,
     write_count,
 )
+from backhaul_sdk import Bad
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -61,6 +68,8 @@ NOT_STORED = "not stored, please try again in a moment"
 DELETE_SECONDS = 600.0
 MOST_BYTES = 4_096
 _WORDS = {200: "OK", 503: "AGAIN"}
+_BELLS = {200: 1, 503: 2}
+"""How often the scanner beeps for an answer; three times for a refusal."""
 
 
 class DeviceAnswer(Struct, frozen=True):
@@ -132,6 +141,10 @@ class ScanIntake:
                 return DeviceAnswer(200, step.what, step.order)
             if isinstance(step, SessionComplete):
                 return await self.submit(step.session)
+            if isinstance(step, DeviceAnswer):
+                return step
+            if isinstance(step, Bad):
+                return _answer_to(await self._emit()(step), f"scan of {scan.code}")
             return await self._store(step)
         except ScanRefused:
             raise
@@ -140,12 +153,36 @@ class ScanIntake:
 
     def _collect(
         self, documents: Documents, *, scan: Scan
-    ) -> ScanCollected | SessionComplete | StandaloneScan:
+    ) -> ScanCollected | SessionComplete | StandaloneScan | Bad | DeviceAnswer:
+        if (old := self._expired(documents, scan)) is not None:
+            return old
         shop = self._shop_for(documents, scan)
         collector = ScanCollector(documents, self._rules, self._wall(), shop)
         if self._settings.folder is None:
             return collector.take_alone(scan)
         return collector.take(scan)
+
+    def _expired(self, documents: Documents, scan: Scan) -> Bad | DeviceAnswer | None:
+        """Return the outcome of a scan that waited for too long; None for any other.
+
+        It ends the session of its device. A code that sets the mode never waits too
+        long: the codes after it would have the wrong mode.
+        """
+        now, limit = self._wall(), self._settings.max_age_days
+        if (days := days_old(scan, now)) <= limit or scan.code in MODE_CODES:
+            return None
+        is_command = scan.code in COMMANDS
+        if is_command and self._settings.folder is None:
+            return None
+        sessions, key = Sessions(documents), scan.key
+        if key is not None and sessions.known_scan(key) is not None:
+            return None
+        key = key or RecentScans(documents, now).key_of(scan)
+        ended = end_session(sessions, scan, key, self._settings.first_mode)
+        if is_command:
+            what = refusal_of_command(scan, ended, days, limit)
+            return DeviceAnswer(422, what)
+        return expired(scan, key, ended, days, limit)
 
     def _transact(self, work: Callable[[Documents], T]) -> Awaitable[T]:
         return self._connector.documents.transact(work)
@@ -247,11 +284,15 @@ class DeviceReply(Struct, frozen=True):
     answer: DeviceAnswer
     sequence: object = None
 
-    def formed_for(self, message: bytes) -> bytes:
-        """Return JSON for JSON, else a line that begins with `OK`, `NO` or `AGAIN`."""
+    def formed_for(self, message: bytes, *, beeps: bool = False) -> bytes:
+        """Return JSON for JSON, else a line that begins with `OK`, `NO` or `AGAIN`.
+
+        With `beeps` such a line ends with BEL characters, at which a scanner beeps.
+        """
         if not message.lstrip().startswith(b"{"):
             word = _WORDS.get(self.answer.status, "NO")
-            return f"{word} {self.answer.what}".encode()
+            bells = "\a" * _BELLS.get(self.answer.status, 3) if beeps else ""
+            return f"{word} {self.answer.what}{bells}".encode()
         document = {"status": self.answer.status, **self.answer.document}
         if self.sequence is not None:
             document["sequence"] = self.sequence

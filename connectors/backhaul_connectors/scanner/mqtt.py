@@ -56,8 +56,6 @@ class MqttListener:
 
     async def check(self) -> None:
         """Connect once, with a temporary session. Raises CheckFailed."""
-        if not self._settings.mqtt_host:
-            return
         context = await asyncio.to_thread(self._tls)
         try:
             async with self._client(context, f"{self._name}-check", lasting=False):
@@ -67,7 +65,7 @@ class MqttListener:
 
     async def open(self) -> None:
         """Start to receive; an unreachable broker is retried forever."""
-        if not self._settings.mqtt_host or self._task is not None:
+        if self._task is not None:
             return
         context = await asyncio.to_thread(self._tls)
         loop = asyncio.get_running_loop()

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_TEXT = 200
+MIN_SCAN_ID = 16
+"""Shorter ids of two scans could be the same by chance."""
 MODES = ("count", "pack", "pick", "receive")
 SEPARATOR = "\x1d"
 """The separator between two elements of a GS1 code; it is not printable."""
@@ -20,7 +22,7 @@ SEPARATOR = "\x1d"
 _SCANNED = ("code", "order", "trackingNumber")
 _FIELDS = (
     *("mode", "code", "order", "quantity", "trackingCompany", "trackingNumber"),
-    *("sequence", "device", "at"),
+    *("sequence", "scanId", "device", "at"),
 )
 _OTHER_NAMES = {
     "qty": "quantity",
@@ -42,7 +44,8 @@ class ScanRefused(Exception):
 class Scan(NamedTuple):
     """What a device read: `quantity` counts units, `at` is RFC 3339 in UTC.
 
-    `mode` is empty if the device sends none. `raw` is the original message.
+    `mode` is empty if the device sends none. `raw` is the original message. `scan_id`
+    is an id that no other scan of any device has.
     """
 
     device: str
@@ -55,6 +58,7 @@ class Scan(NamedTuple):
     tracking_number: str | None
     at: str | None
     raw: str = ""
+    scan_id: str | None = None
 
     @property
     def locator(self) -> str:
@@ -65,7 +69,8 @@ class Scan(NamedTuple):
     def identity(self) -> str:
         """The common part of two messages about one scan."""
         content = [
-            self.device,
+            # A device whose token was replaced may send such a scan under a new name.
+            "" if self.scan_id else self.device,
             self.mode,
             self.code,
             self.order,
@@ -77,11 +82,13 @@ class Scan(NamedTuple):
 
     @property
     def key(self) -> str | None:
-        """The key of a scan from a device that numbers its scans.
+        """The key of a scan from a device that numbers its scans, or gives them ids.
 
         It includes the code: a device that counts from 1 again after a reset sends new
         scans, not old ones.
         """
+        if self.scan_id is not None:
+            return f"scan::{self.scan_id}:{self.identity}"
         if self.sequence is None:
             return None
         return f"scan:{self.device}:{self.sequence}:{self.identity}"
@@ -139,6 +146,7 @@ def scan_of(document: Mapping[str, Any], device: str, raw: str) -> Scan:
             tracking_number=_text(document, "trackingNumber"),
             at=moment(document.get("at"), "at"),
             raw=raw,
+            scan_id=_scan_id(document),
         )
     except Unusable as error:
         raise ScanRefused(422, str(error)) from None
@@ -172,8 +180,19 @@ def _text(document: Mapping[str, Any], name: str) -> str | None:
     return text or None
 
 
-def _sequence(document: Mapping[str, Any]) -> str | None:
+def _sequence(document: Mapping[str, Any], name: str = "sequence") -> str | None:
     """Return the device's number of the scan; a placeholder would equal others."""
-    value = document.get("sequence")
+    value = document.get(name)
     is_given = value is not None and (not isinstance(value, str) or value.strip())
-    return key(value, "sequence", required=True) if is_given else None
+    return key(value, name, required=True) if is_given else None
+
+
+def _scan_id(document: Mapping[str, Any]) -> str | None:
+    found = _sequence(document, "scanId")
+    if found is not None and len(found) < MIN_SCAN_ID:
+        raise ScanRefused(
+            422,
+            f"scanId must have at least {MIN_SCAN_ID} characters, such as a UUID; send"
+            " the device's own number of the scan as sequence",
+        )
+    return found

@@ -301,7 +301,7 @@ class ScanCollector:
 
     def _was_just_finished(self, scan: Scan, order: str) -> bool:
         finished_at = self._sessions.finished_at("pick", order, scan.device)
-        return scan.sequence is None and self._is_recent(finished_at)
+        return scan.key is None and self._is_recent(finished_at)
 
     def _is_recent(self, second: float | None) -> bool:
         """Return True if a second is not longer ago than equal scans count once."""
@@ -417,7 +417,7 @@ class ScanCollector:
     def _was_just_scanned(
         self, scan: Scan, found: Session, sku: str, units: int
     ) -> bool:
-        if scan.sequence is not None or found.mode == "count":
+        if scan.key is not None or found.mode == "count":
             return False
         known = self._sessions.article(found, sku)
         return known is not None and self._is_recent(known.scanned_at.get(units))

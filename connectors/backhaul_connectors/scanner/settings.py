@@ -20,9 +20,10 @@ from pydantic import (
 
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.contract import STRICT
+from backhaul_sdk.extras import missing_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 
 MIN_TOKEN_CHARACTERS = 16
@@ -52,6 +53,18 @@ class Settings(BaseModel):
         ge=0,
         description="Seconds in which the same scan of a device without sequence "
         "numbers counts once.",
+    )
+    lost_devices: tuple[DeviceName, ...] = Field(
+        default=(),
+        description="Devices with a token that were lost: the shop-floor page on them "
+        "deletes its token and the scans that it did not send.",
+    )
+    max_age_days: float = Field(
+        default=14.0,
+        gt=0,
+        le=365,
+        description="Days for which a device may keep a scan before it sends it; an "
+        "older one goes to quarantine.",
     )
     folder: Path | None = Field(
         default=None,
@@ -85,6 +98,11 @@ class Settings(BaseModel):
     tcp_addresses: dict[DeviceName, str] = Field(
         default_factory=dict,
         description="Address of each device that sends lines without a token.",
+    )
+    tcp_beeps: bool = Field(
+        default=False,
+        description="Whether each answer to a code that came as a line ends with BEL "
+        "characters: 1 accepted, 2 send again, 3 refused.",
     )
     mqtt_host: str = Field(default="", description="The broker; empty: no MQTT.")
     mqtt_port: Port = Field(default=8883, description="The broker's port.")
@@ -199,6 +217,8 @@ def _problem_of_lines(settings: Settings) -> str:
 def _problem_of_broker(settings: Settings) -> str:
     if not settings.mqtt_host:
         return "mqtt_host is missing" if settings.mqtt_devices else ""
+    if missing := missing_extra("mqtt"):
+        return f"mqtt_host needs {missing}"
     if not settings.mqtt_devices:
         return "mqtt_devices is empty; name the devices whose scans Backhaul accepts"
     if settings.mqtt_password.get_secret_value() and not settings.mqtt_tls:
@@ -246,22 +266,41 @@ def problem_of(devices: dict[str, SecretStr]) -> str:
 
 
 class Devices:
-    """The tokens of all devices; its repr shows none of them."""
+    """The tokens of all devices; its repr shows none of them.
 
-    def __init__(self, tokens: Mapping[str, SecretStr]) -> None:
+    The devices in `lost` are refused, and recognized by `lost_of` alone.
+    """
+
+    def __init__(
+        self, tokens: Mapping[str, SecretStr], lost: Collection[str] = ()
+    ) -> None:
         self._tokens = tokens
+        self._lost = frozenset(lost)
 
     def __repr__(self) -> str:
         return f"Devices({', '.join(self._tokens)})"
 
     def of(self, headers: Mapping[str, str]) -> str | None:
         """Return the device with the token in the headers, or None."""
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        found = self.of_token(given)
-        return found if scheme.lower() == "bearer" else None
+        found = self._named(headers)
+        return None if found in self._lost else found
+
+    def lost_of(self, headers: Mapping[str, str]) -> str | None:
+        """Return the lost device with the token in the headers, or None."""
+        found = self._named(headers)
+        return found if found in self._lost else None
 
     def of_token(self, given: str) -> str | None:
         """Return the device that this token belongs to, or None."""
+        found = self._with(given)
+        return None if found in self._lost else found
+
+    def _named(self, headers: Mapping[str, str]) -> str | None:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        found = self._with(given)
+        return found if scheme.lower() == "bearer" else None
+
+    def _with(self, given: str) -> str | None:
         presented = given.strip().encode("utf-8", "surrogateescape")
         found = None
         # Every token is compared, so that the duration reveals nothing.
@@ -279,7 +318,12 @@ def read_devices(settings: Settings) -> Devices:
         tokens |= _read(settings.tokens_file)
     if problem := problem_of(tokens):
         raise CheckFailed(problem)
-    return Devices(tokens)
+    if unknown := set(settings.lost_devices) - tokens.keys():
+        raise CheckFailed(
+            f"lost_devices has {min(unknown)}, which has no token: keep the token of a"
+            " lost device, so that the page on it deletes its scans"
+        )
+    return Devices(tokens, settings.lost_devices)
 
 
 def _read(file: Path) -> dict[str, SecretStr]:

@@ -96,9 +96,9 @@ class LineServer:
             # A device that hangs up, stalls or sends garbage affects no other.
             with suppress(OSError, TimeoutError, asyncio.CancelledError):
                 _notice_who_is_gone(writer.get_extra_info("socket"))
-                await _DeviceConnection(reader, writer, self._intake).hold(
-                    self._who, self._entrance_seconds
-                )
+                beeps = self._settings.tcp_beeps
+                device = _DeviceConnection(reader, writer, self._intake, beeps)
+                await device.hold(self._who, self._entrance_seconds)
         finally:
             self._open.discard(task)
             writer.close()
@@ -138,8 +138,10 @@ class _DeviceConnection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         intake: ScanIntake,
+        beeps: bool,
     ) -> None:
         self._reader = reader
+        self._beeps = beeps
         self._writer = writer
         self._intake = intake
         self._rest = b""
@@ -198,7 +200,7 @@ class _DeviceConnection:
 
     async def _answer(self, line: bytes) -> bytes:
         reply = await reply_to(line, self._device, self._intake)
-        return reply.formed_for(line)
+        return reply.formed_for(line, beeps=self._beeps)
 
 
 def tls_of(settings: Settings) -> ssl.SSLContext | None:

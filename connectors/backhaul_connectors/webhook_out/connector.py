@@ -6,15 +6,16 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
 
 from backhaul_sdk import Capability, Connector, NotSent, Rejected, Spec, Uncertain
 from backhaul_sdk.addresses import Network, reachable
 from backhaul_sdk.calls import Caller, NeverSent, NoAnswer, outcome_of
+from backhaul_sdk.change_documents import document_of
 from backhaul_sdk.clock import seconds_since_1970
+from backhaul_sdk.cloud_events import HttpCloudEvents, http_message
 from backhaul_sdk.contract import STRICT, TOPICS
 
 if TYPE_CHECKING:
@@ -66,6 +67,15 @@ class Settings(BaseModel):
         min_length=1,
         description="Secrets (whsec_ and Base64) that each message is signed with; "
         "two while one replaces the other.",
+    )
+    format: Literal["plain", "cloudevents"] = Field(
+        default="plain",
+        description="What a message is: `plain` is Backhaul's own JSON document, "
+        "`cloudevents` is a CloudEvent 1.0. Both are signed.",
+    )
+    cloudevents: HttpCloudEvents = Field(
+        default=HttpCloudEvents(),
+        description="How messages become CloudEvents, with the format `cloudevents`.",
     )
     answer_seconds: float = Field(
         default=15.0,
@@ -140,16 +150,19 @@ class WebhookOut(Connector["Settings"]):
         await self._caller.close()
 
     async def push(self, change: Change) -> Pushed:
-        message_id, body = _message_id(change.id), _body(change)
+        message_id = _message_id(change.id)
+        own_headers, body = self._message(change, message_id)
         timestamp = int(self._clock())
         headers = {
-            "Content-Type": "application/json",
+            **own_headers,
             "webhook-id": message_id,
             "webhook-timestamp": str(timestamp),
             "webhook-signature": signatures(
                 self.settings.secrets, message_id, timestamp, body
             ),
         }
+        if change.traceparent is not None:
+            headers["traceparent"] = change.traceparent
         try:
             answer = await self._caller.call(
                 "POST", self.settings.url, headers=headers, body=body
@@ -159,6 +172,11 @@ class WebhookOut(Connector["Settings"]):
         except NoAnswer as error:
             return Uncertain(str(error))
         return _outcome(answer)
+
+    def _message(self, change: Change, message_id: str) -> tuple[dict[str, str], bytes]:
+        if self.settings.format == "cloudevents":
+            return http_message(change, message_id, self.settings.cloudevents)
+        return {"Content-Type": "application/json"}, document_of(change)
 
 
 def _outcome(answer: Answer) -> Pushed:
@@ -170,13 +188,3 @@ def _outcome(answer: Answer) -> Pushed:
 def _message_id(change_id: str) -> str:
     # A point separates the parts of what is signed.
     return change_id.replace(".", ":")
-
-
-def _body(change: Change) -> bytes:
-    message = {
-        "type": change.topic,
-        "timestamp": change.occurred_at,
-        "data": change.document,
-        "store": change.store,
-    }
-    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,19 +1,21 @@
-// The shop-floor page: sends each scan, and keeps it until it has its answer.
-"use strict";
+// The shop-floor page: keeps each scan until it has its answer, and shows the answer.
+
+import * as answers from "./answers.js";
+import { Queue } from "./queue.js";
+import { Sender } from "./sender.js";
+import { useWorker } from "./offline.js";
 
 const PLACE = `backhaul:${location.pathname}:`;
-const WAITING = `${PLACE}scan:`;
-const AGAIN_MS = 3000;
-const PATIENCE_MS = 10000;
 const MOST_PAST = 12;
+const LATE_MS = 15000;
 const VERDICTS = { good: "OK", bad: "NO", kept: "KEPT", idle: "…" };
-const TONES = { good: [[880, 0.12]], bad: [[220, 0.3], [165, 0.4]], kept: [[440, 0.15]] };
 const NAMES = { pick: "Pick", pack: "Pack", receive: "Receive", count: "Count" };
 const MODE_CODES = Object.fromEntries(
   Object.keys(NAMES).map((mode) => [`BH-${mode.toUpperCase()}`, mode]),
 );
 const COMMANDS = ["BH-CLOSE", "BH-DROP", ...Object.keys(MODE_CODES)];
 const UNITS = "Units must be a whole number from 1 to 1000000";
+const UNREADABLE = "not sent, because the browser stored it incompletely; scan it again";
 const ASKED = {
   pick: "Scan the order, then its units",
   pack: "Scan the packed order",
@@ -22,22 +24,37 @@ const ASKED = {
 };
 
 const at = (id) => document.getElementById(id);
-const kept = (name) => localStorage.getItem(PLACE + name) ?? "";
-const keep = (name, value) => localStorage.setItem(PLACE + name, value);
 
-// Never used twice, so a scan that is sent again is known, from whichever tab.
+// With the number that the queue gives, an id that no other scan has: not after the
+// browser's data was deleted, nor in a copy of it on another device.
 const run = [...crypto.getRandomValues(new Uint8Array(8))]
   .map((byte) => byte.toString(16).padStart(2, "0"))
   .join("");
-let count = 0;
-let sending = false;
-let timer = 0;
-let sound = null;
+const queue = new Queue(PLACE);
+const sender = new Sender(queue, `${PLACE}send`, () => kept("token"), settle);
+const tabs = new BroadcastChannel(PLACE);
+let state = new Map();
+let changes = 0;
 
-function waiting() {
-  return Object.keys(localStorage)
-    .filter((key) => key.startsWith(WAITING))
-    .sort();
+const kept = (name) => state.get(name) ?? "";
+
+async function keep(name, value) {
+  if (kept(name) === value) return;
+  state.set(name, value);
+  changes += 1;
+  await queue.keep(name, value).catch(() => {});
+  tabs.postMessage({});
+}
+
+// Reads what other tabs have changed, but nothing older than what this one changes.
+async function loadState() {
+  let found = state;
+  let before;
+  do {
+    before = changes;
+    found = await queue.kept().catch(() => state);
+  } while (before !== changes);
+  state = found;
 }
 
 function chosenMode() {
@@ -48,33 +65,24 @@ function show(kind, what) {
   at("result").className = kind;
   at("verdict").textContent = VERDICTS[kind];
   at("what").textContent = what;
-  if (TONES[kind]) beep(TONES[kind]);
+  // Of several tabs the one that somebody sees is heard.
+  if (document.visibilityState !== "visible") return;
+  if (kept("mute") === "") answers.beep(kind);
+  if (kept("voice") !== "") answers.say(kind, what);
   if (kind === "bad") navigator.vibrate?.([200, 100, 200]);
 }
 
-function beep(tones) {
-  sound ??= new AudioContext();
-  let start = sound.currentTime;
-  for (const [pitch, seconds] of tones) {
-    const voice = sound.createOscillator();
-    const loudness = sound.createGain();
-    voice.frequency.value = pitch;
-    loudness.gain.setValueAtTime(0.3, start);
-    loudness.gain.exponentialRampToValueAtTime(0.001, start + seconds);
-    voice.connect(loudness).connect(sound.destination);
-    voice.start(start);
-    voice.stop(start + seconds);
-    start += seconds;
-  }
+function note(kind, code, what) {
+  at("past").prepend(line(kind, code, what));
+  while (at("past").children.length > MOST_PAST) at("past").lastChild.remove();
 }
 
-function note(kind, code, what) {
-  const line = document.createElement("li");
+function line(kind, code, what) {
+  const item = document.createElement("li");
   const verdict = document.createElement("strong");
   verdict.textContent = VERDICTS[kind];
-  line.append(verdict, ` ${code}: ${what}`);
-  at("past").prepend(line);
-  while (at("past").children.length > MOST_PAST) at("past").lastChild.remove();
+  item.append(verdict, ` ${code}: ${what}`);
+  return item;
 }
 
 function refresh() {
@@ -88,18 +96,37 @@ function refresh() {
     picks ? `Order ${order}: scan its units` : (ASKED[mode] ?? "Scan");
   at("ends").hidden = !(picks || mode === "count");
   at("amount").hidden = mode === "pack" || (mode === "pick" && !picks);
-  const number = waiting().length;
-  at("line").textContent = number === 0 ? "Ready" : `${number} not sent yet`;
+  at("sound").setAttribute("aria-pressed", String(kept("mute") === ""));
+  at("voice").setAttribute("aria-pressed", String(kept("voice") !== ""));
+  at("voice").hidden = !answers.canSpeak();
+  return refreshQueue();
+}
+
+async function refreshQueue() {
+  try {
+    const number = await queue.count();
+    at("line").textContent = number === 0 ? "Ready" : `${number} not sent yet`;
+    at("delete").hidden = number === 0;
+    if (number === 0) at("deletion").hidden = true;
+    at("number").textContent = String(number);
+    const refused = await queue.refused();
+    at("late").hidden = refused.length === 0;
+    const lines = refused.map((scan) => line("bad", scan.code, `${scan.what} (${timeOf(scan)})`));
+    at("refused").replaceChildren(...lines);
+  } catch (error) {
+    at("line").textContent = `This browser cannot store scans: ${error.message}`;
+  }
+}
+
+const timeOf = (scan) => new Date(scan.at).toLocaleString(document.documentElement.lang);
+
+function changed() {
+  tabs.postMessage({});
+  return refreshQueue();
 }
 
 function focusOnCode() {
   at(at("desk").hidden ? "token" : "code").focus();
-}
-
-// Scans are sent in the order of their keys, also when the clock was set back.
-function place() {
-  const last = waiting().at(-1) ?? "";
-  return Math.max(Date.now(), Number(last.slice(WAITING.length).split("-")[0]) + 1);
 }
 
 function choose(mode) {
@@ -110,91 +137,92 @@ function choose(mode) {
   refresh();
 }
 
-function scan(code) {
+async function scan(code) {
   const command = code.toUpperCase();
   if (command in MODE_CODES) choose(MODE_CODES[command]);
   const mode = chosenMode();
   const counts = !at("amount").hidden && !COMMANDS.includes(command);
   const units = counts ? Number(at("units").value) : 1;
   if (units === 0 || (counts && !at("units").checkValidity())) {
-    show("bad", `${code} is not taken: ${UNITS}`);
-    note("bad", code, `not taken: ${UNITS}`);
+    refuse(code, "is not taken", UNITS);
     return;
   }
-  const message = { mode, code, sequence: `${run}-${++count}`, at: new Date().toISOString() };
-  if (units !== 1) message.quantity = units;
-  const key = `${WAITING}${String(place()).padStart(15, "0")}-${String(count).padStart(9, "0")}-${run}`;
-  try {
-    localStorage.setItem(key, JSON.stringify(message));
-  } catch {
-    show("bad", `${code} is not kept: the storage of this browser is full`);
-    return;
-  }
+  // At once: a scan that comes before this one is stored has its own units.
   at("units").value = "1";
+  const message = { mode, code, at: new Date().toISOString(), run };
+  if (units !== 1) message.quantity = units;
+  try {
+    await queue.add(message);
+  } catch (error) {
+    // The person scans it again, and does not look at the units again.
+    if (at("units").value === "1") at("units").value = String(units);
+    refuse(code, "is not kept, scan it again", error.message);
+    return;
+  }
   show("idle", `Sending ${code}`);
-  sendAll();
+  changed();
+  sender.send();
 }
 
-async function post(text) {
-  const patience = new AbortController();
-  const alarm = setTimeout(() => patience.abort(), PATIENCE_MS);
-  try {
-    const answer = await fetch("scan", {
-      method: "POST",
-      headers: { "Content-Type": "application/json", Authorization: `Bearer ${kept("token")}` },
-      body: text,
-      cache: "no-store",
-      redirect: "error",
-      signal: patience.signal,
-    });
-    return { status: answer.status, ...(await answer.json()) };
-  } catch {
-    return { status: 0 };
-  } finally {
-    clearTimeout(alarm);
-  }
+function refuse(code, verdict, why) {
+  show("bad", `${code} ${verdict}: ${why}`);
+  note("bad", code, `${verdict}: ${why}`.replace(/^is /, ""));
 }
 
-async function sendAll() {
-  if (sending) return;
-  sending = true;
-  clearTimeout(timer);
-  try {
-    for (let [key] = waiting(); key && kept("token"); [key] = waiting()) {
-      const text = localStorage.getItem(key);
-      if (text === null) continue;
-      if (!settle(key, JSON.parse(text), await post(text))) break;
-    }
-  } finally {
-    sending = false;
-    refresh();
-    if (document.activeElement === document.body) focusOnCode();
-  }
-}
-
-// Tells whether the next scan may be sent.
-function settle(key, message, answer) {
-  if (answer.status === 401) {
-    keep("token", "");
-    show("bad", "Unknown device: enter its token. The scan is kept.");
-    refresh();
-    focusOnCode();
+// Returns true if the next scan may be sent.
+async function settle(scan, answer) {
+  if (!answer.final) {
+    if (answer.erase) await eraseAll(answer.what);
+    else if (answer.refused) refuseDevice(answer.token);
+    else await wait();
     return false;
   }
-  const final = answer.status === 200 || [400, 413, 415, 422].includes(answer.status);
-  if (!final) {
-    const number = waiting().length;
-    show("kept", `Not sent yet, kept here: ${number}. It is tried again.`);
-    timer = setTimeout(sendAll, AGAIN_MS);
-    return false;
-  }
-  localStorage.removeItem(key);
+  const isLate = scan.run !== run || Date.now() - Date.parse(scan.at) > LATE_MS;
+  const { code } = scan;
+  const refusal = { code, at: scan.at, what: answer.what };
+  await queue.remove(scan.number, !answer.accepted && isLate ? refusal : null);
+  if (answer.accepted && ["pick", "count"].includes(scan.mode)) keep("order", answer.order ?? "");
+  tabs.postMessage({ scan, answer });
+  present(scan, answer);
+  return true;
+}
+
+function present(scan, answer) {
   const kind = answer.accepted ? "good" : "bad";
   show(kind, answer.what);
-  note(kind, message.code, answer.what);
-  if (answer.accepted && ["pick", "count"].includes(message.mode)) keep("order", answer.order ?? "");
+  note(kind, scan.code, answer.what);
   refresh();
-  return true;
+  if (document.activeElement === document.body) focusOnCode();
+}
+
+async function wait() {
+  const number = await queue.count();
+  show("kept", `Not sent yet, kept here: ${number}. It is tried again.`);
+  sender.again();
+  refresh();
+}
+
+// A token that was entered since then is another one.
+function refuseDevice(token) {
+  if (kept("token") !== token) {
+    sender.again();
+    return;
+  }
+  keep("token", "");
+  show("bad", "Unknown device: enter its token. The scans are kept.");
+  refresh();
+  focusOnCode();
+}
+
+async function eraseAll(what) {
+  await queue.clear();
+  keep("token", "");
+  keep("order", "");
+  at("past").replaceChildren();
+  show("bad", what);
+  tabs.postMessage({});
+  await refresh();
+  focusOnCode();
 }
 
 function offer(modes) {
@@ -214,58 +242,159 @@ function offer(modes) {
 function takeTokenFromAddress() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (!given) return;
-  keep("token", given.trim());
+  takeToken(given);
   history.replaceState(null, "", location.pathname);
 }
 
-function begin() {
-  takeTokenFromAddress();
-  const offered = document.body.dataset.modes.split(" ");
-  offer(Object.keys(NAMES).filter((mode) => offered.includes(mode)));
-  at("entrance").addEventListener("submit", (event) => {
-    event.preventDefault();
-    keep("token", at("token").value.trim());
-    at("token").value = "";
-    show("idle", "Waiting for a scan.");
+function takeToken(given) {
+  keep("token", given.trim());
+  protectStorage();
+}
+
+// Otherwise a browser that runs out of space may delete the scans that wait. A browser
+// may refuse this at first, and agree when the page has been in use for some days.
+function protectStorage() {
+  navigator.storage?.persist?.().catch(() => {});
+}
+
+function submitToken(event) {
+  event.preventDefault();
+  takeToken(at("token").value);
+  at("token").value = "";
+  show("idle", "Waiting for a scan.");
+  refresh();
+  focusOnCode();
+  sender.send();
+}
+
+function submitCode(event) {
+  event.preventDefault();
+  const code = at("code").value.trim();
+  at("code").value = "";
+  if (code) scan(code);
+  else if (!at("units").checkValidity()) show("bad", `Nothing is sent: ${UNITS}`);
+  focusOnCode();
+}
+
+// The number has to be typed: what a scanner sends must not confirm it.
+async function submitDeletion(event) {
+  event.preventDefault();
+  const typed = at("confirm").value.trim();
+  at("confirm").value = "";
+  if (typed !== String(await queue.count())) {
+    show("bad", "Nothing is deleted: the number is not the number of the scans.");
+    return;
+  }
+  await queue.deleteUnsent();
+  at("deletion").hidden = true;
+  show("idle", `${typed} scans are deleted.`);
+  await changed();
+  focusOnCode();
+}
+
+function press(id, work) {
+  at(id).addEventListener("click", async () => {
+    await work();
     refresh();
     focusOnCode();
-    sendAll();
   });
-  at("desk").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const code = at("code").value.trim();
-    at("code").value = "";
-    if (code) scan(code);
-    else if (!at("units").checkValidity()) show("bad", `Nothing is sent: ${UNITS}`);
-    focusOnCode();
+}
+
+function toggle(id, name) {
+  press(id, () => {
+    keep(name, kept(name) === "" ? "yes" : "");
+    if (kept("voice") === "") answers.silence();
   });
+}
+
+// Earlier versions kept everything in localStorage. The queue has a scan before it is
+// removed there; if this is interrupted, it is sent twice and counts once, by its old
+// sequence. If the queue cannot store a scan, this ends: the scans are sent in order.
+async function moveOldState() {
+  for (const name of ["token", "mode", "order"]) {
+    const old = localStorage.getItem(PLACE + name);
+    if (old && kept(name) === "") await keep(name, old);
+    localStorage.removeItem(PLACE + name);
+  }
+  const scans = Object.keys(localStorage).filter((key) => key.startsWith(`${PLACE}scan:`));
+  for (const key of scans.sort()) {
+    const text = localStorage.getItem(key);
+    if (text !== null) await moveOldScan(text);
+    localStorage.removeItem(key);
+  }
+}
+
+async function moveOldScan(text) {
+  const scan = oldScanOf(text);
+  if (scan !== null) await queue.add({ ...scan, scanId: null, run });
+  else await queue.refuse({ code: text, at: new Date().toISOString(), what: UNREADABLE });
+}
+
+function oldScanOf(text) {
+  try {
+    const scan = JSON.parse(text);
+    return typeof scan?.code === "string" ? scan : null;
+  } catch {
+    return null;
+  }
+}
+
+function listen() {
+  at("entrance").addEventListener("submit", submitToken);
+  at("desk").addEventListener("submit", submitCode);
+  at("deletion").addEventListener("submit", submitDeletion);
   at("modes").addEventListener("change", () => {
     keep("mode", chosenMode());
     refresh();
     focusOnCode();
   });
-  at("finish").addEventListener("click", () => scan("BH-CLOSE"));
-  at("drop").addEventListener("click", () => scan("BH-DROP"));
-  at("forget").addEventListener("click", () => {
+  press("finish", () => scan("BH-CLOSE"));
+  press("drop", () => scan("BH-DROP"));
+  press("seen", async () => {
+    await queue.forgetRefused();
+    changed();
+  });
+  toggle("sound", "mute");
+  toggle("voice", "voice");
+  press("forget", () => {
     keep("token", "");
     keep("order", "");
-    refresh();
-    focusOnCode();
+  });
+  at("delete").addEventListener("click", () => {
+    at("deletion").hidden = false;
+    at("confirm").focus();
   });
   // A scanner types wherever the focus is: outside of a field it goes to the code.
   document.addEventListener("keydown", (event) => {
     const free = ["BODY", "BUTTON"].includes(document.activeElement.tagName);
     if (free && event.key.length === 1 && event.key !== " " && !event.ctrlKey && !event.metaKey) focusOnCode();
   });
-  addEventListener("online", sendAll);
+  addEventListener("online", () => sender.send());
   addEventListener("hashchange", () => {
     takeTokenFromAddress();
     refresh();
-    sendAll();
+    focusOnCode();
+    sender.send();
   });
+  tabs.addEventListener("message", async ({ data }) => {
+    if (data.scan?.run === run) present(data.scan, data.answer);
+    await loadState();
+    refresh();
+  });
+}
+
+async function begin() {
+  await loadState();
+  await moveOldState().catch(() => {});
+  if (kept("token") !== "") protectStorage();
+  takeTokenFromAddress();
+  const offered = document.body.dataset.modes.split(" ");
+  offer(Object.keys(NAMES).filter((mode) => offered.includes(mode)));
+  listen();
   refresh();
   focusOnCode();
-  sendAll();
+  sender.send();
+  useWorker(at("needs-network"), at("upgrade"));
 }
 
 begin();
