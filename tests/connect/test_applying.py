@@ -50,7 +50,7 @@ async def held(store: Store) -> KeepingDesk:
     return desk
 
 
-async def test_what_an_operator_retries_is_applied_by_its_connector(
+async def test_a_change_that_an_operator_retries_is_applied_by_its_connector(
     store: Store,
 ) -> None:
     desk = await held(store)
@@ -69,7 +69,7 @@ async def test_what_an_operator_retries_is_applied_by_its_connector(
     assert audit == [("ann", "quarantine retry")]
 
 
-async def test_it_is_applied_until_that_succeeds_and_its_records_count_once(
+async def test_a_change_is_applied_until_it_succeeds_and_its_records_count_once(
     store: Store,
 ) -> None:
     desk = await held(store)
@@ -84,7 +84,7 @@ async def test_it_is_applied_until_that_succeeds_and_its_records_count_once(
     assert count(store.place, "commands") == 1
 
 
-async def test_what_is_discarded_is_not_applied_and_may_be_retried_later(
+async def test_a_discarded_change_is_not_applied_and_may_be_retried(
     store: Store,
 ) -> None:
     desk = await held(store)
@@ -97,7 +97,7 @@ async def test_what_is_discarded_is_not_applied_and_may_be_retried_later(
     assert len(desk.applied) == 1
 
 
-async def test_it_has_no_fields_to_edit(store: Store) -> None:
+async def test_a_held_change_has_no_fields_to_edit(store: Store) -> None:
     await held(store)
     row = await store.quarantine.find(1)
     with pytest.raises(BackhaulError, match="backhaul quarantine retry 1"):

@@ -60,7 +60,7 @@ async def test_several_with_a_barcode_are_named(store: Store) -> None:
     assert "var_CUP, var_MUG" in receipt.what
 
 
-async def test_a_wrong_check_digit_is_told(store: Store) -> None:
+async def test_a_wrong_check_digit_is_reported(store: Store) -> None:
     record = StockAdjustment(key="k", sku="4006381333930", delta=2)
     receipt = await host_of(Desk(), store).emit(record)
     assert "if it is a GTIN, its check digit is wrong" in receipt.what
@@ -90,7 +90,7 @@ async def test_a_parcel_is_matched_by_its_barcodes_line_by_line(
     assert receipt.what == f"{left} progress, not 4"
 
 
-async def test_the_same_key_with_other_content_is_told(
+async def test_the_same_key_with_other_content_is_reported(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = host_of(Desk(), store)
@@ -153,7 +153,7 @@ async def test_a_name_of_two_articles_in_one_order_is_for_an_operator(
     assert receipt.what == "'NEW-1' could be any of OLD-1, NEW-1 in order #7012"
 
 
-async def test_an_article_that_the_order_lacks_is_told_with_what_is_open(
+async def test_an_article_that_the_order_lacks_is_reported_with_the_open_ones(
     store: Store,
 ) -> None:
     await renamed(store)

@@ -75,14 +75,14 @@ async def lists(store: Store, clock: VirtualClock) -> Lists:
     return made
 
 
-async def test_what_a_list_leaves_out_is_set_to_zero(lists: Lists) -> None:
+async def test_an_article_that_a_list_leaves_out_is_set_to_zero(lists: Lists) -> None:
     assert await lists.say(1, *ARTICLES) == "accepted"
     assert lists.zeros() == []
     assert await lists.say(2, *ARTICLES[2:]) == "accepted"
     assert lists.zeros() == ["A0", "A1"]
 
 
-async def test_only_what_an_earlier_list_named_is_covered(lists: Lists) -> None:
+async def test_only_articles_of_an_earlier_list_are_covered(lists: Lists) -> None:
     assert await lists.say(1, *ARTICLES[:10]) == "accepted"
     assert await lists.say(2, *ARTICLES[:10]) == "accepted"
     assert lists.zeros() == []
@@ -112,7 +112,9 @@ async def test_too_much_waits_for_an_operator(
     assert lists.zeros() == sorted(set(ARTICLES) - set(skus))
 
 
-async def test_what_an_operator_discards_keeps_its_stock(lists: Lists) -> None:
+async def test_articles_of_a_discarded_list_keep_their_stock(
+    lists: Lists,
+) -> None:
     await lists.say(1, *ARTICLES)
     await lists.say(2)
     await lists.decide("drop")
@@ -140,7 +142,7 @@ async def test_an_article_under_a_name_that_is_not_known_is_not_absent(
     assert lists.zeros() == []
 
 
-async def test_what_is_at_zero_already_counts_for_no_limit(lists: Lists) -> None:
+async def test_an_article_already_at_zero_counts_for_no_limit(lists: Lists) -> None:
     await lists.say(1, *ARTICLES)
     for number, sku in enumerate(ARTICLES[:10]):
         variant = payloads.variant(f"v_{sku}", sku=sku, stock=0)

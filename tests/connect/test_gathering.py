@@ -53,7 +53,7 @@ async def words(futures: Sequence[asyncio.Future[RecordOutcome]]) -> list[str]:
     return [one.reason if isinstance(one, RecordOutcome) else str(one) for one in found]
 
 
-async def test_what_comes_meanwhile_goes_together_and_is_told_afterwards() -> None:
+async def test_records_that_arrive_meanwhile_share_the_next_batch() -> None:
     disk = Disk()
     gathering = RecordBatcher(disk.accept)
     keys = [str(number) for number in range(MAX_BATCH + 2)]
@@ -66,7 +66,7 @@ async def test_what_comes_meanwhile_goes_together_and_is_told_afterwards() -> No
     assert disk.groups == [keys[:1], keys[1 : MAX_BATCH + 1], keys[-1:]]
 
 
-async def test_one_that_cannot_be_kept_fails_alone() -> None:
+async def test_a_record_that_cannot_be_stored_fails_alone() -> None:
     disk = Disk()
     disk.free.set()
     disk.refusals["b"] = ValueError("too long")
@@ -76,7 +76,7 @@ async def test_one_that_cannot_be_kept_fails_alone() -> None:
     assert await words([gathering.add(record("d"))]) == ["d"]
 
 
-async def test_a_database_that_takes_nothing_is_not_asked_for_each() -> None:
+async def test_a_database_that_accepts_nothing_is_not_tried_for_each_record() -> None:
     disk = Disk()
     disk.free.set()
     disk.refusals["b"] = Busy("the disk is full")
@@ -86,7 +86,7 @@ async def test_a_database_that_takes_nothing_is_not_asked_for_each() -> None:
     assert disk.groups == [["a", "b", "c"]]
 
 
-async def test_who_no_longer_waits_is_in_nobodys_way() -> None:
+async def test_a_cancelled_record_holds_up_no_other() -> None:
     disk = Disk()
     gathering = RecordBatcher(disk.accept)
     gone, waiting = gathering.add(record("a")), gathering.add(record("b"))

@@ -18,7 +18,7 @@ async def breaking() -> None:
         raise RuntimeError("the line broke") from None
 
 
-async def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
+async def test_an_unrequested_cancellation_is_a_failure() -> None:
     async def work() -> None:
         raise asyncio.CancelledError
 
@@ -27,7 +27,7 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("kind", [CheckFailed, ValueError])
-async def test_what_it_says_can_be_kept_whatever_characters_it_has(
+async def test_a_failure_message_with_any_characters_can_be_stored(
     kind: type[Exception],
 ) -> None:
     """Half an emoji is left where an answer is cut amid one: no database holds it."""
@@ -45,7 +45,7 @@ class Wordless(Exception):
         raise KeyError("message")
 
 
-async def test_what_cannot_even_be_shown_is_a_failure_like_any_other() -> None:
+async def test_an_error_that_cannot_be_shown_is_a_failure_like_any_other() -> None:
     async def work() -> None:
         raise Wordless
 

@@ -65,7 +65,7 @@ async def test_a_record_becomes_a_command_once(store: Store) -> None:
     assert desk.cursors[:2] == [None, "1"]
 
 
-async def test_who_matches_is_told_of_a_record_that_waits(store: Store) -> None:
+async def test_the_matcher_is_notified_of_a_record_that_waits(store: Store) -> None:
     desk, planned = Desk(), list[str]()
     desk.waiting += [Batch(records=[shipped(order="9999")], cursor="1")]
     async with running(host_of(desk, store, planned=planned)):
@@ -74,7 +74,7 @@ async def test_who_matches_is_told_of_a_record_that_waits(store: Store) -> None:
     assert planned
 
 
-async def test_a_crashing_connector_is_told_of_once_and_comes_back(
+async def test_a_crashing_connector_is_logged_once_and_comes_back(
     store: Store, lines: list[str]
 ) -> None:
     bad, good = Desk("bad"), Desk("good")
@@ -139,7 +139,7 @@ async def test_a_connector_that_cannot_listen_stops_nothing(
     assert "until the daemon is restarted" in str(host.state()["reason"])
 
 
-async def test_one_that_could_not_be_opened_to_listen_is_left_alone_first(
+async def test_a_connector_that_failed_to_open_is_left_alone_first(
     store: Store,
 ) -> None:
     class Unmounted(Desk):
@@ -159,7 +159,7 @@ async def test_one_that_could_not_be_opened_to_listen_is_left_alone_first(
         await until(lambda: desk.tries > 1, "it is tried again")
 
 
-async def test_one_that_cannot_be_opened_is_down_until_it_can(
+async def test_a_connector_that_cannot_be_opened_is_down_until_it_can(
     store: Store, lines: list[str]
 ) -> None:
     class Unmounted(Desk):
@@ -195,7 +195,7 @@ async def test_one_that_cannot_be_opened_is_down_until_it_can(
     assert count(store.place, "commands") == 1
 
 
-async def test_why_it_is_down_can_be_asked(store: Store) -> None:
+async def test_the_state_says_why_a_connector_is_down(store: Store) -> None:
     desk = Desk()
     desk.waiting.append(ValueError("no such share"))
     host = host_of(desk, store, clock=VirtualClock())
@@ -209,7 +209,7 @@ async def test_why_it_is_down_can_be_asked(store: Store) -> None:
     }
 
 
-async def test_when_it_last_worked_can_be_asked(store: Store) -> None:
+async def test_the_state_says_when_a_connector_last_worked(store: Store) -> None:
     clock = VirtualClock()
     host, began = host_of(Desk(), store, clock=clock), to_text(clock.now())
     async with running(host):
@@ -247,7 +247,7 @@ async def test_a_batch_is_acknowledged_after_its_commit_only(
     assert {*desk.cursors[2:]} <= {"1"}
 
 
-async def test_dying_between_commit_and_ack_loses_and_doubles_nothing(
+async def test_a_kill_between_commit_and_ack_loses_and_doubles_nothing(
     store: Store,
 ) -> None:
     class Killed(BaseException):
@@ -353,7 +353,9 @@ async def test_a_receipt_is_given_after_the_commit(store: Store) -> None:
         assert count(store.place, "records") == max(1, number)
 
 
-async def test_no_receipt_is_given_for_what_is_not_kept(store: Store) -> None:
+async def test_no_receipt_is_given_for_a_record_that_is_not_stored(
+    store: Store,
+) -> None:
     host = host_of(Desk(), store)
     with locked(store.place), pytest.raises(Busy):
         await host.emit(shipped())
@@ -380,7 +382,7 @@ async def test_characters_that_are_no_text_set_only_their_record_aside(
     assert (await host.emit(shipped())).state == "accepted"
 
 
-async def test_after_a_restore_a_connector_reads_its_stock_counts_once_more(
+async def test_after_a_restore_a_connector_reads_its_stock_counts_again(
     database: Place,
 ) -> None:
     class Lists(Desk):

@@ -83,7 +83,7 @@ async def test_the_handler_gets_the_request_as_it_came(served: Intake) -> None:
         (Busy("locked", 3), 503, "not stored; send it again"),
     ],
 )
-async def test_what_a_handler_raises_is_an_answer_in_json(
+async def test_an_error_of_a_handler_is_an_answer_in_json(
     error: Exception, status: int, what: str, served: Intake
 ) -> None:
     async def fail(_: HttpRequest) -> HttpResponse:
@@ -104,7 +104,9 @@ async def test_a_body_too_large_is_413(served: Intake) -> None:
     assert status == 413
 
 
-async def test_a_scan_that_cannot_be_kept_is_503(served: Intake, store: Store) -> None:
+async def test_a_scan_that_cannot_be_stored_is_answered_503(
+    served: Intake, store: Store
+) -> None:
     host = host_of(Desk(), store)
 
     async def take(_: HttpRequest) -> HttpResponse:

@@ -43,7 +43,7 @@ async def look(store: Store, clock: VirtualClock) -> list[str]:
     return [outcome.state for outcome in found]
 
 
-async def test_a_row_that_was_given_up_is_not_carried_out_when_it_comes_again(
+async def test_a_discarded_row_is_not_applied_when_it_comes_again(
     store: Store, clock: VirtualClock
 ) -> None:
     await take(store, envelope("orders/create", AMBIGUOUS))
@@ -56,14 +56,16 @@ async def test_a_row_that_was_given_up_is_not_carried_out_when_it_comes_again(
     assert count(store.place, "commands_and_targets") == 0
 
 
-async def test_a_bad_row_that_was_given_up_is_not_either(store: Store) -> None:
+async def test_a_discarded_bad_row_is_not_applied_when_it_comes_again(
+    store: Store,
+) -> None:
     bad = Bad(key="k1", raw=";BD1", reason="no order number")
     await store.quarantine.drop(await set_aside(store, bad), "otto", "a test of ours")
     receipt = await hand_in(store, bad)
     assert (receipt.state, receipt.what) == ("duplicate", GIVEN_UP)
 
 
-async def test_a_row_that_was_given_up_goes_back_by_hand(
+async def test_a_discarded_row_is_accepted_after_a_retry(
     store: Store, clock: VirtualClock
 ) -> None:
     await take(store, envelope("orders/create", AMBIGUOUS))
@@ -75,7 +77,7 @@ async def test_a_row_that_was_given_up_goes_back_by_hand(
     assert await look(store, clock) == ["accepted"]
 
 
-async def test_a_bad_row_that_was_mended_at_its_source_is_carried_out(
+async def test_a_bad_row_that_was_corrected_at_its_source_is_accepted(
     store: Store,
 ) -> None:
     await set_aside(store, Bad(key="k1", raw=";BD1", reason="no order number"))
@@ -87,7 +89,7 @@ async def test_a_bad_row_that_was_mended_at_its_source_is_carried_out(
     assert kept == "1001;BD1"
 
 
-async def test_a_row_that_waits_is_read_anew_when_it_was_corrected(
+async def test_a_waiting_row_is_read_again_when_it_was_corrected(
     store: Store, clock: VirtualClock
 ) -> None:
     assert (await hand_in(store, shipped(order="10001"))).state == "waiting"
@@ -98,7 +100,7 @@ async def test_a_row_that_waits_is_read_anew_when_it_was_corrected(
     assert count(store.place, "quarantine") == 0
 
 
-async def test_one_that_waits_is_not_kept_waiting_by_coming_again(
+async def test_a_duplicate_does_not_restart_the_wait_of_a_record(
     store: Store, clock: VirtualClock
 ) -> None:
     record = shipped(order="10001")
@@ -109,7 +111,7 @@ async def test_one_that_waits_is_not_kept_waiting_by_coming_again(
     assert rows_of(store.place, "records", "received_at", "retry_at") == before
 
 
-async def test_what_a_person_mended_is_not_undone_by_the_same_row(
+async def test_an_edit_of_an_operator_is_not_undone_by_the_same_row(
     store: Store, clock: VirtualClock
 ) -> None:
     bad = shipped(order="1001")
@@ -136,7 +138,7 @@ def other(order: str) -> str:
     return f"{OTHER}: the order was '1001', is '{order}'. {CHOICES}"
 
 
-async def test_other_content_of_what_is_under_way_is_for_a_person_once(
+async def test_other_content_of_an_accepted_key_needs_an_operator_once(
     store: Store,
 ) -> None:
     await hand_in(store, shipped())
@@ -152,7 +154,7 @@ async def test_other_content_of_what_is_under_way_is_for_a_person_once(
     assert value_of(store.place, "commands_and_targets", "target") == "ord_1"
 
 
-async def test_other_content_is_carried_out_too_where_a_person_says_so(
+async def test_other_content_is_applied_too_where_an_operator_decides_so(
     store: Store, clock: VirtualClock
 ) -> None:
     await hand_in(store, shipped())
@@ -164,7 +166,7 @@ async def test_other_content_is_carried_out_too_where_a_person_says_so(
     assert targets == [("ord_1",), ("ord_2",)]
 
 
-async def test_other_content_that_was_given_up_stays_so(
+async def test_discarded_other_content_stays_discarded(
     store: Store, clock: VirtualClock
 ) -> None:
     await hand_in(store, shipped())
@@ -176,7 +178,7 @@ async def test_other_content_that_was_given_up_stays_so(
     assert value_of(store.place, "quarantine", "state") == "dropped"
 
 
-async def test_a_correction_of_what_was_given_up_is_for_a_person(
+async def test_a_correction_of_a_discarded_row_needs_an_operator(
     store: Store,
 ) -> None:
     bad = Bad(key="k1", raw=";BD1", reason="no order number")

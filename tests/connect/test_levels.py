@@ -46,7 +46,7 @@ class Stockroom:
         return [(outcome.record.key, outcome.state) for outcome in found]
 
 
-async def test_one_article_is_one_row_in_quarantine(
+async def test_an_article_has_one_row_in_quarantine(
     store: Store, clock: VirtualClock
 ) -> None:
     room = Stockroom(store, clock)
@@ -63,7 +63,7 @@ async def test_one_article_is_one_row_in_quarantine(
     assert await room.tell(1) == "duplicate"
 
 
-async def test_a_retried_count_takes_over_the_row_of_an_older_one(
+async def test_a_retried_count_replaces_the_row_of_an_older_one(
     store: Store, clock: VirtualClock
 ) -> None:
     """The older count came later, so that both have a row in the quarantine."""
@@ -80,7 +80,7 @@ async def test_a_retried_count_takes_over_the_row_of_an_older_one(
     ]
 
 
-async def test_a_newer_count_does_not_begin_to_wait_anew(
+async def test_a_newer_count_does_not_restart_the_wait(
     store: Store, clock: VirtualClock
 ) -> None:
     """Else a person would never hear of what is counted often."""

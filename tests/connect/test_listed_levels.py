@@ -86,13 +86,13 @@ async def test_an_earlier_list_that_comes_later_changes_nothing(lists: Lists) ->
     assert lists.targets() == {30: "superseded", 12: "planned"}
 
 
-async def test_a_row_that_is_told_again_is_no_contradiction(lists: Lists) -> None:
+async def test_a_repeated_row_is_no_contradiction(lists: Lists) -> None:
     assert await lists.say(30, "stock 7", NOON) == "accepted"
     assert await lists.say(12, "stock 7", NOON) == "accepted"
     assert lists.targets() == {30: "superseded", 12: "planned"}
 
 
-async def test_three_rows_of_one_list_leave_none(lists: Lists) -> None:
+async def test_three_rows_of_one_list_leave_no_count(lists: Lists) -> None:
     for line in (2, 3, 4):
         await lists.say(line, f"erp.csv:{line}", NOON)
     assert lists.targets() == {2: "superseded"}
@@ -139,9 +139,7 @@ async def test_the_row_that_an_operator_retries_counts(
     assert lists.targets() == {30: "superseded", 12: "planned"}
 
 
-async def test_what_was_changed_while_reading_is_kept(
-    lists: Lists, store: Store
-) -> None:
+async def test_a_note_on_a_corrected_value_is_kept(lists: Lists, store: Store) -> None:
     await lists.say(0, "erp.csv:2", NOON, note="-2 is taken as 0")
     assert rows_of(store.place, "records", "state", "reason") == [
         ("accepted", "-2 is taken as 0")

@@ -150,7 +150,7 @@ def _matcher(store: Store) -> Any:
     return Matcher(RunningClock(), 600)
 
 
-async def test_a_removed_mapping_leaves_what_was_planned(store: Store) -> None:
+async def test_a_removed_mapping_keeps_planned_commands(store: Store) -> None:
     await sell(store, "LAMP-02", "LAMP-03")
     await add(store)
     host = host_of(Desk(), store)
@@ -172,7 +172,7 @@ async def test_a_mapping_to_a_sku_that_the_store_lacks_says_so(store: Store) -> 
 
 
 @pytest.mark.parametrize("keeps", [True, False], ids=["kept", "removed"])
-async def test_a_parcel_of_two_sources_is_asked_about_without_the_mapping_too(
+async def test_a_parcel_of_two_sources_is_held_without_the_mapping_too(
     keeps: bool, folder: Folder
 ) -> None:
     """The scanner's name was read by a mapping; then the manifest has the store's."""

@@ -75,7 +75,7 @@ async def test_an_order_answers_to_all_its_names(name: str, store: Store) -> Non
         "0x3e9",
     ],
 )
-async def test_a_name_that_none_has_waits_and_hurts_nobody(
+async def test_an_unknown_name_waits_and_holds_up_no_other(
     name: str, store: Store
 ) -> None:
     receipt = await hand_in(store, shipped(order=name))
@@ -117,7 +117,7 @@ SPLIT = [
 ]
 
 
-async def test_what_was_picked_is_spread_over_the_open_lines(
+async def test_picked_units_are_spread_over_the_open_lines(
     store: Store,
 ) -> None:
     order = payloads.order("ord_3", number=1003, items=SPLIT)
@@ -142,7 +142,7 @@ async def test_what_was_picked_is_spread_over_the_open_lines(
         ),
     ],
 )
-async def test_more_than_is_open_is_set_aside(
+async def test_more_units_than_are_open_are_quarantined(
     sku: str, quantity: int, reason: str, store: Store
 ) -> None:
     order = payloads.order("ord_3", number=1003, items=SPLIT)
@@ -152,7 +152,7 @@ async def test_more_than_is_open_is_set_aside(
     assert (receipt.state, receipt.what) == ("quarantined", reason)
 
 
-async def test_two_lines_of_one_sku_do_not_take_the_same_units(
+async def test_two_lines_of_one_sku_do_not_claim_the_same_units(
     store: Store,
 ) -> None:
     order = payloads.order("ord_3", number=1003, items=SPLIT)
@@ -205,7 +205,7 @@ async def look(room: UnmatchedRetry) -> None:
     await room._match_once()
 
 
-async def test_a_record_whose_order_never_comes_is_set_aside(
+async def test_a_record_whose_order_never_comes_is_quarantined(
     store: Store, clock: VirtualClock
 ) -> None:
     await hand_in(store, shipped(order="1003"), clock=clock, wait_seconds=600)
@@ -220,7 +220,7 @@ async def test_a_record_whose_order_never_comes_is_set_aside(
     ) == [("record", "desk", "1003;BD1", "order '1003' is not known", "file.csv:k1")]
 
 
-async def test_it_is_not_asked_about_in_every_moment(
+async def test_waiting_records_are_not_matched_in_every_round(
     store: Store, clock: VirtualClock
 ) -> None:
     for number in range(250):
@@ -260,7 +260,7 @@ async def test_no_record_runs_out_of_time_before_the_mirror_is_up_to_date(
     assert found.state == "accepted"
 
 
-async def test_what_was_set_aside_may_be_handed_in_again(
+async def test_a_quarantined_record_may_be_emitted_again(
     store: Store, clock: VirtualClock
 ) -> None:
     record = shipped(order="7777")

@@ -120,7 +120,7 @@ async def heard(
 
 
 @pytest.mark.parametrize("name", MIXES)
-async def test_only_ones_own_effect_alone_is_withheld(
+async def test_only_our_own_effect_alone_is_withheld(
     name: str, store: Store, clock: VirtualClock
 ) -> None:
     commands, shown, expected = MIXES[name]
@@ -136,7 +136,7 @@ async def test_the_echo_is_known_whatever_came_with_it(
     assert rows_of(store.place, "echoes", "effect", "command_id") == [("shp_1", "c0")]
 
 
-async def test_two_parcels_before_the_answer_are_told(
+async def test_two_parcels_before_the_answer_are_delivered(
     store: Store, clock: VirtualClock
 ) -> None:
     """The answer names one of them; the other is a stranger's."""
@@ -163,7 +163,7 @@ STOCKS: dict[str, tuple[dict[str, Any], list[int]]] = {
 
 
 @pytest.mark.parametrize("name", STOCKS)
-async def test_a_sale_that_only_ones_own_step_shows_is_told(
+async def test_a_sale_that_only_our_own_adjustment_shows_is_delivered(
     name: str, store: Store, clock: VirtualClock
 ) -> None:
     """The news of the sale is lost, or comes too late to change anything."""

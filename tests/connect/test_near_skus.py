@@ -67,7 +67,7 @@ async def sells(store: Store, *skus: str) -> None:
         ("42.0", "42"),
     ],
 )
-async def test_what_looks_the_same_is_matched(
+async def test_skus_that_look_the_same_are_matched(
     store: Store, clock: VirtualClock, named: str, sold: str
 ) -> None:
     await sells(store, "OTHER", sold)
@@ -105,7 +105,7 @@ async def test_what_looks_the_same_is_matched(
         ),
     ],
 )
-async def test_what_only_looks_alike_is_named(
+async def test_skus_that_only_look_alike_are_named(
     store: Store, clock: VirtualClock, named: str, sold: str, said: str
 ) -> None:
     await sells(store, "OTHER", sold)
@@ -120,7 +120,7 @@ async def test_the_exact_article_goes_before_what_looks_the_same(
     assert await level_of(store, clock, "LEAD") == "v1"
 
 
-async def test_two_that_look_the_same_are_not_guessed_between(
+async def test_two_skus_that_look_the_same_are_ambiguous(
     store: Store, clock: VirtualClock
 ) -> None:
     await sells(store, " LEAD", "LEAD ")
@@ -134,7 +134,7 @@ async def test_two_that_look_the_same_are_not_guessed_between(
         *(("036000291452", "v3"), (f"AB{GAMMA}", "v4"), (f"{ALPHA}B{GAMMA}", "v5")),
     ],
 )
-async def test_of_articles_that_are_alike_the_exact_one_is_taken(
+async def test_the_exact_one_of_articles_that_are_alike_is_used(
     store: Store, clock: VirtualClock, named: str, variant: str
 ) -> None:
     numbers = ("0036000291452", "036000291452")
@@ -149,7 +149,7 @@ async def test_of_articles_that_are_alike_the_exact_one_is_taken(
         ("10.00", ("10", "10.0")),
     ],
 )
-async def test_one_of_two_spellings_is_asked_for(
+async def test_a_name_between_two_spellings_is_quarantined(
     store: Store, clock: VirtualClock, named: str, sold: tuple[str, str]
 ) -> None:
     await sells(store, *sold)
@@ -221,7 +221,7 @@ def test_comparing_is_stable(text: str) -> None:
 
 
 @given(st.from_regex(r"[1-9A-Za-z]{1,5}", fullmatch=True))
-def test_what_differs_is_said(text: str) -> None:
+def test_the_difference_is_named(text: str) -> None:
     assert difference(text, f"00{text}") == "leading zeros"
     assert difference(f"x{text}y", f"x {text}y") == "blanks"
     assert difference(f"{text}x", f"{text}X") == "case"

@@ -56,7 +56,7 @@ async def test_an_order_is_placed_once_and_before_all_others(
     assert books.told[0].document["number"] == 9
 
 
-async def test_what_was_there_is_not_told_from_now_on(
+async def test_from_now_on_delivers_no_existing_orders(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -82,7 +82,7 @@ async def test_orders_that_the_first_reading_finds_are_old_or_new_by_their_date(
     assert books.heard() == [("order.placed", "ord_8")]
 
 
-async def test_all_that_is_there_is_told_once_when_asked_for(
+async def test_all_existing_orders_are_delivered_once_when_requested(
     store: Store, clock: VirtualClock
 ) -> None:
     await take(store, envelope("orders/updated", payloads.order("ord_1", 5)))
@@ -109,7 +109,7 @@ async def test_all_that_is_there_is_told_once_when_asked_for(
         ("paid", {"financialStatus": "PENDING"}, {"financialStatus": "PAID"}),
     ],
 )
-async def test_an_order_is_handed_out_once_it_is_released(
+async def test_an_order_is_delivered_once_it_is_released(
     store: Store,
     clock: VirtualClock,
     rule: str,
@@ -128,7 +128,7 @@ async def test_an_order_is_handed_out_once_it_is_released(
     assert books.heard() == [("order.placed", "ord_9")]
 
 
-async def test_an_order_cancelled_before_its_release_is_not_told(
+async def test_an_order_cancelled_before_its_release_is_not_delivered(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -159,7 +159,7 @@ async def test_the_echo_of_a_command_is_withheld_from_its_own_instance_only(
     assert ("order.updated", "ord_9", "superseded") in owed(store)
 
 
-async def test_a_customers_cancellation_is_told_whatever_else_its_event_shows(
+async def test_a_cancellation_by_a_customer_is_delivered_whatever_its_event_shows(
     store: Store, clock: VirtualClock
 ) -> None:
     """The news of one's own parcel was late: the cancellation is first to show it."""
@@ -190,7 +190,7 @@ async def test_a_customers_cancellation_is_told_whatever_else_its_event_shows(
     assert ("order.cancelled", "ord_8") in other.heard()
 
 
-async def test_a_sale_behind_ones_own_step_is_told(
+async def test_a_sale_after_our_own_adjustment_is_delivered(
     store: Store, clock: VirtualClock
 ) -> None:
     """Also where it is folded between following the feed and handing over."""
@@ -212,7 +212,7 @@ async def test_a_sale_behind_ones_own_step_is_told(
     assert [change.document["stock"] for change in books.told] == [7]
 
 
-async def test_the_earlier_level_is_told_after_one_that_may_have_arrived(
+async def test_the_earlier_level_is_delivered_after_an_uncertain_one(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -232,9 +232,7 @@ async def test_the_earlier_level_is_told_after_one_that_may_have_arrived(
     assert len(owed(store, "stock.")) == 3
 
 
-async def test_news_that_are_none_any_more_are_passed_over(
-    store: Store, clock: VirtualClock
-) -> None:
+async def test_outdated_changes_are_skipped(store: Store, clock: VirtualClock) -> None:
     """More of them than go into one transaction."""
     books = Books()
     sink = sink_of(books, store, clock)
@@ -246,7 +244,7 @@ async def test_news_that_are_none_any_more_are_passed_over(
     assert [change.document["stock"] for change in books.told] == [10 + at]
 
 
-async def test_stock_is_told_for_each_variant_that_differs(
+async def test_stock_is_delivered_for_each_variant_that_differs(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -268,7 +266,7 @@ async def test_stock_is_told_for_each_variant_that_differs(
     }
 
 
-async def test_only_the_topics_asked_for_are_told(
+async def test_only_the_configured_topics_are_delivered(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -279,7 +277,7 @@ async def test_only_the_topics_asked_for_are_told(
     assert set(books.heard()) == {("order.updated", "ord_9")}
 
 
-async def test_the_feed_is_followed_once_whatever_dies_in_between(
+async def test_a_restarted_worker_repeats_no_change_of_the_feed(
     store: Store, clock: VirtualClock
 ) -> None:
     first, second = (sink_of(Books(), store, clock, dry_run=True) for _ in "ab")

@@ -12,6 +12,7 @@ from backhaul.connect.health import (
     MAX_NOTICES,
     ConnectorFailed,
     Notices,
+    read_findings,
     read_notices,
 )
 from backhaul.errors import BackhaulError
@@ -33,6 +34,10 @@ class TellingDesk(Desk):
     """A desk that has something to say."""
 
     said: Sequence[object] = ()
+    found: Sequence[str] = ()
+
+    def findings(self) -> Sequence[str]:
+        return self.found
 
     def notices(self) -> Sequence[str]:
         return self.said  # type: ignore[return-value]
@@ -91,13 +96,22 @@ async def test_the_notes_of_a_batch_are_logged_after_it_is_stored(
     assert any(said in line for line in lines)
 
 
-def test_what_a_connector_says_is_bounded_and_fit_to_be_stored() -> None:
+def test_notices_of_a_connector_are_bounded_and_fit_to_be_stored() -> None:
     desk = TellingDesk()
     desk.said = ["x" * 10_000, "odd \udcff name", 7, *map(str, range(100, 1000))]
     said = read_notices(desk)
     assert len(said) == MAX_NOTICES
     assert max(map(len, said)) == MAX_CHARACTERS
     assert all(each.encode() for each in said)
+
+
+async def test_findings_of_a_check_come_first_and_are_no_notices(store: Store) -> None:
+    desk = TellingDesk()
+    desk.found, desk.said = ["it is version 7"], [NOTICE]
+    assert read_findings(desk) == ["it is version 7", NOTICE]
+    host = host_of(desk, store)
+    await host.once()
+    assert host.state()["notices"] == [NOTICE]
 
 
 async def test_notices_that_fail_are_a_failure_of_the_connector(

@@ -124,7 +124,7 @@ async def test_a_parcel_of_all_that_is_left_leaves_nothing(twins: Store) -> None
     )
 
 
-async def test_what_was_shipped_counts_until_the_store_shows_it(
+async def test_shipped_units_count_until_the_store_shows_them(
     twins: Store,
 ) -> None:
     await pick(twins, "k1")
@@ -135,7 +135,7 @@ async def test_what_was_shipped_counts_until_the_store_shows_it(
     assert (await pick(twins, "k3")).what.startswith(f"{BESIDE}; order #1003 is")
 
 
-async def test_what_the_store_shows_counts_once(twins: Store) -> None:
+async def test_units_that_the_store_shows_count_once(twins: Store) -> None:
     await pick(twins, "k1")
     shown = {"updated_at": payloads.instant(9), "shipment": "shp_1"}
     await send_and_hear(twins, Cause.CONFIRMED, evidence=shown, effect_id="shp_1")
@@ -144,7 +144,7 @@ async def test_what_the_store_shows_counts_once(twins: Store) -> None:
     assert lines(twins) == [[("li_a", 1)], [("li_a", 1)]]
 
 
-async def test_an_order_that_we_cancelled_takes_no_parcel_before_its_news(
+async def test_an_order_that_we_cancelled_accepts_no_parcel_before_its_webhook(
     twins: Store,
 ) -> None:
     cancel = Cancellation(key="c", order="1003", restock=True, reason="STAFF")
@@ -155,13 +155,13 @@ async def test_an_order_that_we_cancelled_takes_no_parcel_before_its_news(
     assert (receipt.state, receipt.what) == ("quarantined", "order #1003 is cancelled")
 
 
-async def test_what_was_refused_is_open_again(twins: Store) -> None:
+async def test_units_of_a_refused_parcel_are_open_again(twins: Store) -> None:
     await pick(twins, "k1", 2)
     await send_and_hear(twins, Cause.REFUSED)
     assert (await pick(twins, "k2", 2)).state == "accepted"
 
 
-async def test_what_a_person_confirmed_is_as_the_store_shows_it(
+async def test_units_that_an_operator_confirmed_are_as_the_store_shows_them(
     twins: Store,
 ) -> None:
     """Nobody knows what they saw it by; the platform refuses what is too much."""
@@ -175,7 +175,7 @@ async def test_what_a_person_confirmed_is_as_the_store_shows_it(
 
 
 @pytest.mark.parametrize("cause", [Cause.UNKNOWN, Cause.UNDECIDABLE])
-async def test_a_parcel_waits_while_it_is_in_doubt_what_is_open(
+async def test_a_parcel_waits_while_the_open_units_are_uncertain(
     cause: Cause, twins: Store, clock: VirtualClock
 ) -> None:
     """The store may show the effect already: units must not count twice for ever."""
@@ -210,7 +210,7 @@ async def test_a_parcel_waits_while_another_is_being_sent(
     assert await look(twins, clock) == [("accepted", "fulfill ord_3")]
 
 
-async def test_a_record_does_not_stand_in_its_own_way(twins: Store) -> None:
+async def test_a_record_does_not_block_itself(twins: Store) -> None:
     """Its command may be known where the record itself is forgotten."""
     await pick(twins, "k1", 2)
     lose(twins.place, "records")
@@ -218,7 +218,7 @@ async def test_a_record_does_not_stand_in_its_own_way(twins: Store) -> None:
     assert lines(twins) == [[("li_a", 1), ("li_b", 1)]]
 
 
-async def test_orders_do_not_take_from_each_other(twins: Store) -> None:
+async def test_units_of_one_order_do_not_count_for_another(twins: Store) -> None:
     await pick(twins, "k1", 0)
     record = Fulfillment(key="k2", order="1001", lines=(Line(sku="LS-S", quantity=2),))
     assert (await host_of(Desk(), twins).emit(record)).state == "accepted"

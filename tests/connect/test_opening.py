@@ -65,7 +65,7 @@ async def took(_: HttpRequest) -> HttpResponse:
     return HttpResponse(200)
 
 
-async def test_one_that_hangs_keeps_nobody_waiting(store: Store) -> None:
+async def test_a_connector_that_hangs_keeps_no_other_waiting(store: Store) -> None:
     hanging, fine = [Hanging(f"h{number}") for number in range(3)], Desk("fine")
     fine.routes = [Route("POST", "/scan", took)]
     hosts = [host_of(each, store) for each in (*hanging, fine)]
@@ -89,7 +89,7 @@ async def test_all_are_opened_at_the_same_time(store: Store) -> None:
     assert all(host.state()["up"] for host in hosts)
 
 
-async def test_it_is_tried_again_until_it_opens(store: Store) -> None:
+async def test_a_connector_is_retried_until_it_opens(store: Store) -> None:
     desk, clock = Hanging(), VirtualClock()
     host = host_of(desk, store, clock=clock)
     await host.listen(SHORT_SECONDS)
@@ -102,7 +102,7 @@ async def test_it_is_tried_again_until_it_opens(store: Store) -> None:
     assert desk.tries == 2
 
 
-async def test_a_try_that_cannot_be_ended_has_none_beside_it(
+async def test_a_hanging_attempt_to_open_is_not_repeated_meanwhile(
     store: Store,
 ) -> None:
     desk = Lying()
@@ -119,7 +119,7 @@ async def test_a_try_that_cannot_be_ended_has_none_beside_it(
     await host.close()
 
 
-async def test_one_that_hangs_while_it_begins_to_listen_is_deaf(
+async def test_a_connector_that_hangs_in_listen_is_unreachable(
     store: Store,
 ) -> None:
     class Slow(Desk):

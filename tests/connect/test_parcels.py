@@ -61,7 +61,7 @@ async def test_a_parcel_that_is_not_mirrored_yet_is_waited_for(
     assert "no parcel has the number 'T9'" in receipt.what
 
 
-async def test_an_unknown_status_is_set_aside(sent: Store) -> None:
+async def test_an_unknown_status_is_quarantined(sent: Store) -> None:
     assert (await tell(sent, "1", "lost at sea")).state == "quarantined"
 
 
@@ -88,7 +88,7 @@ async def test_a_parcel_that_came_back_is_a_proposal(sent: Store) -> None:
 @pytest.mark.parametrize(
     ("verb", "state"), [("resend", "planned"), ("drop", "rejected")]
 )
-async def test_what_a_person_made_of_a_proposal_stays(
+async def test_an_operator_decision_about_a_proposal_stays(
     sent: Store, verb: str, state: str
 ) -> None:
     await tell(sent, "1", "returned")

@@ -56,7 +56,7 @@ async def books(store: Store, clock: VirtualClock) -> tuple[Books, DeliveryWorke
 
 
 @pytest.mark.parametrize("status", ["REFUNDED", "Refunded", " refunded "])
-async def test_a_refunded_order_is_taken_back_once(
+async def test_a_refunded_order_is_withdrawn_once(
     store: Store, books: tuple[Books, DeliveryWorker], status: str
 ) -> None:
     await take(store, news(300, financialStatus="PAID"))
@@ -70,7 +70,7 @@ async def test_a_refunded_order_is_taken_back_once(
     assert await told(*books) == [PLACED, CANCELLED, UPDATED]
 
 
-async def test_the_case_of_a_refund_is_taken_back(
+async def test_the_order_of_the_refund_case_is_withdrawn(
     store: Store, books: tuple[Books, DeliveryWorker]
 ) -> None:
     paid = {"financialStatus": "PAID", "updatedAt": instant(301)}
@@ -92,7 +92,7 @@ async def test_any_other_order_stays_open(
     assert value_of(store.place, "open_orders", "id", id=ORDERS) == "ord_9"
 
 
-async def test_a_refund_of_what_has_shipped_whole_is_a_change(
+async def test_a_refund_of_a_wholly_shipped_order_is_a_change(
     store: Store, books: tuple[Books, DeliveryWorker]
 ) -> None:
     whole = {"fulfillmentStatus": "FULFILLED", "shipments": [payloads.shipment()]}
@@ -102,7 +102,7 @@ async def test_a_refund_of_what_has_shipped_whole_is_a_change(
     assert await told(*books) == [PLACED, UPDATED, UPDATED]
 
 
-async def test_an_order_that_is_refunded_first_is_not_handed_out(
+async def test_an_order_that_is_refunded_first_is_not_delivered(
     store: Store, books: tuple[Books, DeliveryWorker]
 ) -> None:
     await take(store, news(300, financialStatus="REFUNDED"))
@@ -134,7 +134,7 @@ async def test_every_status_releases_an_order_or_is_explained(
     assert [each.status for each in unknown] == [status] * is_unknown
 
 
-async def test_the_case_of_a_part_that_is_given_back_is_handed_out(
+async def test_the_order_of_the_partial_refund_case_is_delivered(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -175,7 +175,7 @@ def unreported(store: Store) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("rule", ["placed", "confirmed"])
-async def test_an_unknown_status_keeps_no_order_where_nobody_waits_for_payment(
+async def test_an_unknown_status_holds_no_order_that_awaits_no_payment(
     store: Store, clock: VirtualClock, rule: Any
 ) -> None:
     books = Books()
@@ -191,7 +191,7 @@ async def test_an_unknown_status_keeps_no_order_where_nobody_waits_for_payment(
     ("topics", "place"),
     [({"stock.changed"}, "main"), ({"order.updated"}, "main"), ({PLACED}, "other")],
 )
-async def test_a_connection_that_takes_no_orders_of_the_store_waits_for_none(
+async def test_a_connection_without_orders_of_the_store_waits_for_none(
     store: Store, topics: set[str], place: str
 ) -> None:
     subscriber = Subscriber(

@@ -109,6 +109,6 @@ def test_no_reason_of_the_matcher_is_left_without_a_class() -> None:
     assert without == []
 
 
-def test_a_class_is_named_for_people() -> None:
+def test_a_class_has_a_readable_name() -> None:
     assert ReasonClass.UNKNOWN_SKU.in_words("LAMP-2") == "unknown SKU LAMP-2"
     assert ReasonClass.RATE_LIMIT.in_words() == "rate limit"

@@ -74,7 +74,7 @@ def shipped(key: str = "BD1", order: str = "1001", **members: Any) -> NewRecord:
     return new(record)
 
 
-async def test_one_cause_is_one_command_even_if_its_record_is_forgotten(
+async def test_a_cause_makes_one_command_even_if_its_record_is_lost(
     store: Store, matcher: Matcher, new_database: NewDatabase
 ) -> None:
     """The same row, read by a daemon that was restored from nothing."""
@@ -105,7 +105,7 @@ async def test_unknown_order_is_waited_for(
     assert said(await store.records.match(matcher, 9)) == []
 
 
-async def test_record_that_waited_too_long_is_set_aside(
+async def test_a_record_that_waited_too_long_is_quarantined(
     store: Store, matcher: Matcher, clock: VirtualClock
 ) -> None:
     await accept(store, matcher, shipped(locator="file:7"))
@@ -121,7 +121,7 @@ async def test_record_that_waited_too_long_is_set_aside(
     assert count(store.place, "commands") == 0
 
 
-async def test_a_clock_set_ahead_takes_nothing_off_a_record_s_wait(
+async def test_a_clock_set_ahead_does_not_shorten_the_wait_of_a_record(
     store: Store, matcher: Matcher, clock: VirtualClock
 ) -> None:
     await accept(store, matcher, shipped())
@@ -148,7 +148,7 @@ async def test_order_is_known_by_each_of_its_names(
     assert done == [("accepted", f"fulfill {order}")]
 
 
-async def test_name_of_two_orders_is_set_aside_naming_them(
+async def test_a_name_of_two_orders_is_quarantined_with_both_named(
     store: Store, matcher: Matcher
 ) -> None:
     await know(store, *TWO)
@@ -235,7 +235,7 @@ async def test_picked_units_are_spread_over_open_lines(
 
 
 @pytest.mark.parametrize(("picked", "reason"), OVER, ids=str)
-async def test_picking_what_is_not_open_is_refused(
+async def test_picking_units_that_are_not_open_is_refused(
     picked: list[tuple[str, int]], reason: str, store: Store, matcher: Matcher
 ) -> None:
     """Above all: no line that can be sent must not become "everything"."""
@@ -256,7 +256,7 @@ async def test_adjustment_finds_its_variant(store: Store, matcher: Matcher) -> N
     assert values_of(store.place, "commands", "lane") == ["product:prod_1"]
 
 
-async def test_sku_of_two_variants_is_set_aside_naming_them(
+async def test_a_sku_of_two_variants_is_quarantined_with_both_named(
     store: Store, matcher: Matcher
 ) -> None:
     variants = [payloads.variant("var_1"), payloads.variant("var_2")]

@@ -42,7 +42,7 @@ def test_the_sdk_knows_every_key_that_is_the_hosts() -> None:
 
 
 @pytest.mark.parametrize("text", [Spec.__doc__, WRITING.read_text("utf-8")])
-def test_whoever_writes_a_connector_is_told_them(text: str) -> None:
+def test_the_guide_for_connector_authors_names_the_host_keys(text: str) -> None:
     (told,) = re.findall(r"`(type,[a-z_, ]+)`", " ".join(text.split()))
     assert set(told.split(", ")) == HOST_KEYS
 
@@ -70,7 +70,7 @@ def test_two_of_a_name_are_an_error(packages: Path) -> None:
         registry.known_types()
 
 
-def test_one_that_is_installed_twice_is_no_error(packages: Path) -> None:
+def test_a_connector_that_is_installed_twice_is_no_error(packages: Path) -> None:
     install(packages, "office", desk=DESK)
     install(packages, "office_again", desk=DESK)
     assert registry.known_types()["desk"] == DESK
@@ -80,10 +80,10 @@ def test_one_that_is_installed_twice_is_no_error(packages: Path) -> None:
     ("asked", "hint"),
     [
         ("desks", "did you mean 'desk'?"),
-        ("carrier_pigeon", "installed: courier, desk, "),
+        ("carrier_pigeon", "installed: amqp, courier, desk, "),
     ],
 )
-def test_an_unknown_type_is_told_with_a_hint(
+def test_an_unknown_type_is_reported_with_a_hint(
     asked: str, hint: str, packages: Path
 ) -> None:
     install(packages, "office", desk=DESK)
@@ -95,7 +95,7 @@ def test_an_unknown_type_is_told_with_a_hint(
         registry.build("front", asked, {})
 
 
-def test_wrong_settings_are_told_each_by_its_name(packages: Path) -> None:
+def test_each_wrong_setting_is_reported_by_its_name(packages: Path) -> None:
     install(packages, "office", desk=DESK)
     findings = registry.check("desk", {"rows": "many", "foldr": "x"})
     told = {finding.key: str(finding) for finding in findings}
@@ -105,7 +105,7 @@ def test_wrong_settings_are_told_each_by_its_name(packages: Path) -> None:
     }
 
 
-def test_what_a_text_must_look_like_is_told_by_its_own_pattern() -> None:
+def test_the_error_of_a_text_describes_its_own_pattern() -> None:
     """The words for the name of a store or connector would be wrong of a header."""
     asked = {"base_url": "https://erp.example", "header": "X API Key"}
     (finding,) = registry.check("http_json", asked)
@@ -125,11 +125,15 @@ TAKES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("file_drop", {"exports": "news"}, {"order.placed", "stock.changed"}),
     ("tryton", {}, set()),
     ("tryton", {"customer": "shop"}, {"order.placed", "order.cancelled"}),
+    ("odoo", {}, set()),
+    ("odoo", {"orders": "quotation"}, {"order.placed", "order.cancelled"}),
+    ("erpnext", {}, set()),
+    ("erpnext", {"customer": "shop"}, {"order.placed", "order.cancelled"}),
 ]
 
 
 @pytest.mark.parametrize(("type_name", "more", "taken"), TAKES)
-def test_an_instance_takes_the_news_that_its_settings_have_a_place_for(
+def test_a_connection_follows_the_topics_that_its_settings_configure(
     type_name: str, more: dict[str, Any], taken: set[str], tmp_path: Path
 ) -> None:
     needed: dict[str, dict[str, Any]] = {
@@ -139,6 +143,17 @@ def test_an_instance_takes_the_news_that_its_settings_have_a_place_for(
             "database": "d",
             "user": "u",
             "password": "p" * 12,
+        },
+        "odoo": {
+            "url": "https://erp.example",
+            "database": "d",
+            "user": "u",
+            "api_key": "k" * 12,
+        },
+        "erpnext": {
+            "url": "https://erp.example",
+            "api_key": "k" * 12,
+            "api_secret": "s" * 12,
         },
     }
     built = registry.build("desk", type_name, {**needed[type_name], **more})

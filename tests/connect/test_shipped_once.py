@@ -80,7 +80,7 @@ FURTHER = {name: rows for name, rows in CHANGES.items() if name not in ASKED_ANY
 
 
 @pytest.mark.parametrize("name", ASKED_ANYWAY)
-async def test_some_rows_beside_the_first_are_asked_for(
+async def test_some_rows_beside_the_first_need_an_operator(
     name: str, folder: Folder
 ) -> None:
     row, corrected = CHANGES[name]
@@ -89,7 +89,7 @@ async def test_some_rows_beside_the_first_are_asked_for(
 
 
 @pytest.mark.parametrize(("row", "corrected"), FURTHER.values(), ids=list(FURTHER))
-async def test_a_new_row_beside_the_first_is_a_further_parcel(
+async def test_a_new_row_after_the_first_is_a_further_parcel(
     row: str, corrected: str, folder: Folder
 ) -> None:
     """The file grows with each parcel, and names all of them each time."""
@@ -128,7 +128,7 @@ async def test_an_operator_ships_a_further_parcel(
     assert (len(folder.left()), folder.reasons()) == (2, [])
 
 
-async def test_an_operator_drops_a_correction(
+async def test_an_operator_discards_a_correction(
     folder: Folder, clock: VirtualClock
 ) -> None:
     await folder.drop(f"{HEADER}2001,DHL,JD1,A1,1\n")
@@ -139,7 +139,7 @@ async def test_an_operator_drops_a_correction(
     assert (len(folder.left()), folder.reasons()) == (1, [])
 
 
-async def test_a_correction_of_what_is_shipped_whole_says_so(folder: Folder) -> None:
+async def test_a_correction_of_a_wholly_shipped_order_says_so(folder: Folder) -> None:
     await folder.drop(f"{HEADER}2001,DHL,JD1,A1,3\n")
     await folder.drop(f"{HEADER}2001,DHL,JD2,A1,3\n")
     assert len(folder.left()) == 1
@@ -169,7 +169,7 @@ async def test_rows_of_a_parcel_may_lie_apart(folder: Folder) -> None:
     ]
 
 
-async def test_a_further_row_of_a_parcel_ships_what_is_new(folder: Folder) -> None:
+async def test_a_further_row_of_a_parcel_ships_its_new_units(folder: Folder) -> None:
     await folder.drop(f"{HEADER}2001,DHL,JD1,LS-XL,1\n2001,DHL,JD1,LS-L,1\n")
     await folder.drop(
         f"{HEADER}2001,DHL,JD1,KK-L,1\n2001,DHL,JD1,LS-XL,1\n2001,DHL,JD1,LS-L,1\n"
@@ -181,7 +181,7 @@ async def test_a_further_row_of_a_parcel_ships_what_is_new(folder: Folder) -> No
     assert folder.reasons() == []
 
 
-async def test_one_changed_row_of_a_parcel_is_held_alone(folder: Folder) -> None:
+async def test_a_changed_row_of_a_parcel_is_held_alone(folder: Folder) -> None:
     first = "2001,DHL,JD1,LS-XL,1\n"
     await folder.drop(f"{HEADER}{first}2001,DHL,JD1,LS-L,1\n")
     await folder.drop(f"{HEADER}{first}2001,DHL,JD2,LS-L,1\n")
@@ -214,7 +214,7 @@ async def test_a_comment_row_ships_nothing(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("comment", ["2001,DHL,T1,,", "#2001,,,,", "2001,UPS,T9,,"])
-async def test_a_comment_row_ships_nothing_wherever_it_stands(
+async def test_a_comment_row_ships_nothing_at_any_position(
     comment: str, folder: Folder
 ) -> None:
     article = "2001,DHL,T1,LS-L,1"
@@ -224,7 +224,7 @@ async def test_a_comment_row_ships_nothing_wherever_it_stands(
     assert len(folder.reasons()) == 1
 
 
-async def test_two_parcels_of_a_whole_order_are_asked_for(
+async def test_two_parcels_of_a_whole_order_need_an_operator(
     folder: Folder, clock: VirtualClock
 ) -> None:
     content = case("20-two-parcels.csv")

@@ -80,7 +80,9 @@ async def test_of_lists_of_one_day_the_last_written_counts(
     assert files.targets() == {"LB-100": 30}
 
 
-async def test_what_a_full_list_leaves_out_is_set_to_zero(files: Files) -> None:
+async def test_an_article_that_a_full_list_leaves_out_is_set_to_zero(
+    files: Files,
+) -> None:
     await files.sell("A3", "B7")
     zero = {"absent": "zero", "absent_limit": 0.5}
     first = "sku,quantity\nA3,5\nB7,2\n"

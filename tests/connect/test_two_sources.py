@@ -83,7 +83,9 @@ async def test_a_note_without_line_numbers_is_one_shipment(folder: Folder) -> No
     assert (len(folder.left()), len(folder.reasons())) == (1, 1)
 
 
-async def test_a_row_whose_key_is_empty_is_told_by_its_content(keyed: Folder) -> None:
+async def test_a_row_with_an_empty_key_is_identified_by_its_content(
+    keyed: Folder,
+) -> None:
     content = f"{KEYED}2001,DHL,JD1,A1,1,,\n2002,DHL,JD2,A1,1,,\n"
     await keyed.drop(content)
     await keyed.drop(content)
@@ -156,7 +158,7 @@ async def test_two_sources_may_report_a_parcel_in_pieces(folder: Folder) -> None
     ]
 
 
-async def test_two_sources_that_name_no_number_are_asked_for(folder: Folder) -> None:
+async def test_two_sources_that_name_no_number_need_an_operator(folder: Folder) -> None:
     scanner = host_of(Desk("scanner"), folder.store)
     unit = {"tracking_number": None, "lines": (Line(sku="LS-XL", quantity=1),)}
     await scanner.emit(shipped("scan:1", "2001", **unit))
@@ -183,7 +185,7 @@ async def test_a_parcel_that_the_store_shows_already_is_not_shipped_again(
     assert [number for _, number, _ in folder.left()] == ["S10"]
 
 
-async def test_rows_that_an_older_version_took_are_not_shipped_again(
+async def test_rows_that_an_older_version_accepted_are_not_shipped_again(
     folder: Folder,
 ) -> None:
     """It took each row of a parcel by itself, and key columns as a part of the row."""

@@ -14,7 +14,7 @@ def known(name: str) -> str:
     return name if name in STORES else "unknown"
 
 
-async def test_what_was_refused_is_told_for_an_hour() -> None:
+async def test_a_refused_delivery_is_reported_for_an_hour() -> None:
     clock, counted = VirtualClock(), Counter[tuple[str, ...]]()
     answers = ResponseCounter(counted, clock, known)
     answers.add("main", "kept")

@@ -131,7 +131,7 @@ async def send(port: int, request: bytes, *, reset: bool = False) -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_a_bad_request_is_counted_and_told_in_one_line(
+async def test_a_bad_request_is_counted_and_logged_in_one_line(
     name: str, errors: list[logging.LogRecord], lines: list[str]
 ) -> None:
     request, kind = BAD[name]

@@ -55,7 +55,7 @@ async def test_content_that_came_twice_keeps_its_higher_version(
 
 
 @pytest.mark.parametrize("notes", ["ab", "ba"])
-async def test_an_unequal_tie_asks_once(notes: str, store: Store) -> None:
+async def test_an_unequal_tie_requests_one_refetch(notes: str, store: Store) -> None:
     await arrive(store, *(order(note) for note in notes))
     assert await asked(store) == [("order", "ord_1")]
     assert "order ord_1" in state(store)[1]
@@ -64,7 +64,9 @@ async def test_an_unequal_tie_asks_once(notes: str, store: Store) -> None:
 
 
 @pytest.mark.parametrize("changes", ["changes", "shipment", "trigger"])
-async def test_what_tells_of_the_event_makes_no_tie(changes: str, store: Store) -> None:
+async def test_fields_that_describe_the_event_make_no_tie(
+    changes: str, store: Store
+) -> None:
     told = payloads.order(note="a") | {changes: {"x": 1}}
     await arrive(store, order("a"), arrival(envelope("orders/updated", told)))
     assert await asked(store) == []
@@ -86,7 +88,7 @@ REGRESSIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("before", "after"), REGRESSIONS, ids=repr)
 @pytest.mark.parametrize("kind", ["delivery", "read"])
-async def test_status_goes_back_only_when_a_reread_says_so(
+async def test_status_goes_back_only_when_a_refetch_says_so(
     before: dict[str, Any], after: dict[str, Any], kind: str, store: Store
 ) -> None:
     back = payloads.order(at=5, note="after", **after)
@@ -116,7 +118,7 @@ async def test_a_time_of_the_future_is_lowered_by_a_reread(store: Store) -> None
     assert noted(store) == "newer"
 
 
-async def test_a_deleted_product_lives_again_only_when_read(
+async def test_a_deleted_product_is_restored_only_by_a_read(
     store: Store,
 ) -> None:
     await take(store, envelope("products/delete", payloads.deletion(at=9)))
@@ -150,7 +152,7 @@ async def test_the_platforms_own_deletion_is_kept(first: str, store: Store) -> N
 
 
 @pytest.mark.parametrize("kind", ["order", "customer"])
-async def test_what_is_gone_leaves_the_mirror_and_may_come_back(
+async def test_a_deleted_object_leaves_the_mirror_and_may_come_back(
     kind: str, store: Store
 ) -> None:
     shown = payloads.order() if kind == "order" else payloads.customer()
@@ -190,7 +192,7 @@ def held(store: Store) -> tuple[int, str]:
     return stock, since
 
 
-async def test_a_tie_of_stock_asks_for_the_levels_of_the_product(
+async def test_a_tie_of_stock_refetches_the_levels_of_the_product(
     store: Store,
 ) -> None:
     await arrive(store, stock(10), stock(9))
@@ -200,7 +202,7 @@ async def test_a_tie_of_stock_asks_for_the_levels_of_the_product(
     assert held(store) == (9, payloads.instant(1))
 
 
-async def test_a_product_that_shows_another_stock_asks_for_its_levels(
+async def test_a_product_that_shows_another_stock_refetches_its_levels(
     store: Store,
 ) -> None:
     await arrive(store, stock(10, sequence=1))
@@ -214,7 +216,7 @@ async def test_a_product_that_shows_another_stock_asks_for_its_levels(
     assert held(store) == (7, payloads.instant(1))
 
 
-async def test_a_read_that_settles_nothing_asks_again_after_a_rest(
+async def test_a_refetch_that_decides_nothing_is_repeated_after_a_pause(
     store: Store,
 ) -> None:
     """Its clock was put back: what is held was seen later than the read began."""
@@ -224,7 +226,9 @@ async def test_a_read_that_settles_nothing_asks_again_after_a_rest(
     assert await store.refetch_queue.next_due("main") is not None
 
 
-async def test_it_rests_even_where_the_row_still_stands(store: Store) -> None:
+async def test_a_refetch_pauses_even_where_its_row_is_still_queued(
+    store: Store,
+) -> None:
     """Else a clock that was put back would have it read without end."""
     await arrive(store, order("a"), order("b"))
     (row,) = await store.refetch_queue.next("main", 9)
@@ -271,7 +275,7 @@ async def test_a_confirming_read_counts_whenever_it_comes(
     assert shown(store) == expected
 
 
-async def test_topics_of_reads_are_not_taken_from_outside(store: Store) -> None:
+async def test_topics_of_reads_are_not_accepted_from_outside(store: Store) -> None:
     await arrive(store, order("a"))
     for topic in ("orders/gone", "orders/reread"):
         await store.inbox.append(arrival(envelope(topic, payloads.order(note="b"))))
@@ -280,7 +284,7 @@ async def test_topics_of_reads_are_not_taken_from_outside(store: Store) -> None:
     assert noted(store) == "a"
 
 
-async def test_parents_are_asked_for_once(store: Store) -> None:
+async def test_parents_are_requested_once(store: Store) -> None:
     await arrive(store, read("orders/read", payloads.order()), stock(3))
     assert await store.refetch_queue.enqueue_parents("main")
     assert sorted(await asked(store)) == [("customer", "cus_1"), ("product", "prod_1")]
@@ -292,7 +296,7 @@ async def test_parents_are_asked_for_once(store: Store) -> None:
     assert await asked(store) == [("customer", "cus_1")]
 
 
-async def test_a_parent_that_an_update_names_is_asked_for(store: Store) -> None:
+async def test_a_parent_that_an_update_names_is_requested(store: Store) -> None:
     nobody = payloads.order(customer=None)
     await arrive(store, read("orders/read", nobody))
     assert not await store.refetch_queue.enqueue_parents("main")
@@ -315,7 +319,7 @@ async def test_a_removal_hides_no_parent(store: Store) -> None:
     assert await asked(store) == [("customer", "cus_7")]
 
 
-async def test_parents_of_many_and_of_one_store_are_asked_for(
+async def test_parents_of_many_and_of_one_store_are_requested(
     store: Store,
 ) -> None:
     many = PARENTS_BATCH + 7
@@ -333,7 +337,7 @@ async def test_parents_of_many_and_of_one_store_are_asked_for(
     assert not await store.refetch_queue.enqueue_parents("other")
 
 
-async def test_parents_that_are_known_or_gone_are_not_asked_for(
+async def test_parents_that_are_known_or_deleted_are_not_requested(
     store: Store,
 ) -> None:
     await arrive(
@@ -349,7 +353,9 @@ async def test_parents_that_are_known_or_gone_are_not_asked_for(
     assert not await store.refetch_queue.enqueue_parents("main")
 
 
-async def test_a_doubt_and_what_raised_it_are_one_transaction(database: Place) -> None:
+async def test_a_refetch_request_and_its_event_share_one_transaction(
+    database: Place,
+) -> None:
     async with started_store(database) as store:
         await arrive(store, order("a"), order("b"))
     async with started_store(database) as store:

@@ -53,7 +53,7 @@ def body(name: str) -> bytes:
     return envelope("orders/create", order(name))
 
 
-async def test_what_had_arrived_is_folded_under_lasting_traffic(
+async def test_earlier_events_are_folded_under_lasting_traffic(
     store: Store,
 ) -> None:
     traffic = LastingTraffic(store.inbox)
@@ -94,7 +94,7 @@ async def test_nothing_to_fold_is_nothing_to_wait_for(store: Store) -> None:
         running.cancel()
 
 
-async def test_what_was_folded_before_the_start_is_not_waited_for(
+async def test_events_folded_before_the_start_are_not_waited_for(
     store: Store,
 ) -> None:
     await append(store, [body("one")])

@@ -125,7 +125,7 @@ async def test_a_product_is_mirrored_with_variants_and_levels(
     assert levels(store) == [("var_1", 12), ("var_2", 3)]
 
 
-async def test_stock_stands_in_the_levels_only(store: Store) -> None:
+async def test_stock_is_kept_in_the_levels_only(store: Store) -> None:
     await take(store, envelope("products/create", payloads.product()))
     (document,) = documents(store.place, "products")
     assert "stock" not in document["variants"][0]
@@ -177,7 +177,7 @@ async def test_a_deleted_product_leaves_a_tombstone_only(store: Store) -> None:
     assert count(store.place, "inventory_levels") == 0
 
 
-async def test_what_comes_late_does_not_raise_the_dead(store: Store) -> None:
+async def test_a_late_event_does_not_restore_a_deleted_object(store: Store) -> None:
     await take(store, envelope("products/delete", payloads.deletion(at=9)))
     await take(
         store,
@@ -278,7 +278,7 @@ async def test_two_stores_may_say_the_same(store: Store) -> None:
     assert rows_of(store.place, "orders", "store") == [("main",), ("second",)]
 
 
-async def test_each_change_stands_in_the_feed_once(store: Store) -> None:
+async def test_each_change_is_in_the_feed_once(store: Store) -> None:
     await take(
         store,
         envelope("products/create", payloads.product()),
@@ -297,7 +297,7 @@ async def test_each_change_stands_in_the_feed_once(store: Store) -> None:
     ]
 
 
-async def test_an_order_that_changes_wakes_what_waits_for_it(
+async def test_an_order_that_changes_wakes_records_that_wait_for_it(
     store: Store,
 ) -> None:
     await take(store, envelope("orders/create", payloads.order()))
@@ -311,7 +311,7 @@ async def test_an_order_that_changes_wakes_what_waits_for_it(
     ]
 
 
-async def test_what_was_read_fills_gaps_of_stock_and_no_more(
+async def test_a_read_only_fills_gaps_of_stock(
     store: Store,
 ) -> None:
     shown = json.dumps(payloads.product(variants=[payloads.variant(stock=99)])).encode()

@@ -34,7 +34,7 @@ async def listener_on(sock: socket.socket) -> sockets.Listener:
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("rounds", range(6))
-def test_who_comes_as_it_ends_is_answered_by_it_or_by_the_next(
+def test_a_late_connection_is_answered_by_this_process_or_the_next(
     rounds: int, run: Callable[[Any], None]
 ) -> None:
     """However many rounds of the loop have passed since they asked."""
@@ -60,7 +60,7 @@ def test_who_comes_as_it_ends_is_answered_by_it_or_by_the_next(
     run(come())
 
 
-async def test_who_has_just_come_is_answered_and_who_says_nothing_is_left() -> None:
+async def test_a_new_connection_is_answered_and_a_silent_one_is_left() -> None:
     arrivals = RequestLimits(5, 5, 1_000)
     app = public_http.build([web.get("/{name}", answer)], 1_000, arrivals)
     listener = sockets.Listener(app, 5, arrivals)

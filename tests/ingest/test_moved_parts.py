@@ -92,7 +92,9 @@ async def hear(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_moves_to_another_order_is_there(way: str, store: Store) -> None:
+async def test_a_part_that_moves_to_another_order_is_there(
+    way: str, store: Store
+) -> None:
     await hear(store, "orders/updated", ORDERS, way)
     assert lines(store) == [("ord_1", "li_0"), ("ord_2", "li_1")]
     assert parcels(store) == [
@@ -101,7 +103,7 @@ async def test_what_moves_to_another_order_is_there(way: str, store: Store) -> N
     ]
 
 
-async def test_ids_may_begin_anew_in_each_order(store: Store) -> None:
+async def test_ids_may_start_over_in_each_order(store: Store) -> None:
     numbered = {
         id_: payloads.order(
             id_,
@@ -131,7 +133,7 @@ async def test_a_variant_that_moves_to_another_product_is_there(
     assert levels(store) == kept
 
 
-async def test_late_news_of_its_stock_brings_no_variant_back(
+async def test_a_late_stock_event_brings_no_variant_back(
     store: Store,
 ) -> None:
     """The product that it left has none of it, whatever another one has."""

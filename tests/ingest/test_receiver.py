@@ -139,7 +139,7 @@ async def test_an_unknown_topic_is_kept_as_unhandled(
     assert (folded.detail or "").startswith("unknown topic 'orders/exploded'; order")
 
 
-async def test_what_only_we_read_is_not_taken_from_outside(
+async def test_topics_of_our_own_reads_are_refused_from_outside(
     receiver: Served, store: Store
 ) -> None:
     assert (await receiver.post(envelope("orders/read", order()))).status == 200
@@ -148,7 +148,7 @@ async def test_what_only_we_read_is_not_taken_from_outside(
     assert count(store.place, "orders") == 0
 
 
-async def test_signed_rubbish_is_answered_200_and_set_aside(
+async def test_signed_garbage_is_answered_200_and_quarantined(
     receiver: Served, store: Store
 ) -> None:
     assert (await receiver.post(b"<html>")).status == 200

@@ -97,7 +97,7 @@ async def test_only_a_whole_signature_that_does_not_match_is_evidence(
     assert (receiver.signers.why_kept("main") == "") is (name in EVIDENCE)
 
 
-async def test_requests_of_strangers_without_a_signature_hide_no_evidence(
+async def test_unsigned_requests_hide_no_evidence(
     receiver: Served,
 ) -> None:
     await receiver.raw(raw_request(BODY, FORGED["by another secret"]))
@@ -245,7 +245,7 @@ async def test_a_body_that_never_ends_is_cut_off(
     ],
     ids=["200 headers", "a long one", "a long topic"],
 )
-async def test_too_much_of_headers_is_refused_or_kept_and_harms_nobody(
+async def test_oversized_headers_are_refused_or_kept_without_harm(
     more: list[tuple[str, str]], receiver: Served, store: Store
 ) -> None:
     request = raw_request(BODY, [*signed(BODY).items(), *more])
@@ -255,7 +255,7 @@ async def test_too_much_of_headers_is_refused_or_kept_and_harms_nobody(
     assert (await receiver.post(BODY)).status == 200
 
 
-async def test_a_connection_too_many_is_told_to_come_back(store: Store) -> None:
+async def test_a_connection_over_the_limit_is_answered_to_retry(store: Store) -> None:
     async with served(store.inbox, max_connections=3) as receiver:
         idle = [await receiver.connect() for _ in range(3)]
         answer = await receiver.raw(raw_request(BODY, signed(BODY).items()))

@@ -83,7 +83,7 @@ async def failing_at_first(store: Store, *bodies: bytes) -> None:
     assert set(states(store.place)) == {"quarantined"}
 
 
-async def test_what_can_be_folded_now_leaves_quarantine(store: Store) -> None:
+async def test_an_event_that_can_be_folded_now_leaves_quarantine(store: Store) -> None:
     good, bad = envelope("orders/create", payloads.order()), b"no JSON"
     await failing_at_first(store, good, bad)
     done = await reprocessor(store).reprocess(Selection(state="quarantined"))
@@ -106,7 +106,7 @@ async def test_an_event_that_an_operator_discarded_stays_discarded(
     assert quarantine(store) == [("1", "dropped")]
 
 
-async def test_a_delivery_set_aside_is_no_duplicate_of_itself(
+async def test_a_quarantined_delivery_is_no_duplicate_of_itself(
     store: Store,
 ) -> None:
     """Its digest was seen before it could not be used; its repetition is one."""
@@ -117,7 +117,7 @@ async def test_a_delivery_set_aside_is_no_duplicate_of_itself(
     assert states(store.place) == ["quarantined", "duplicate"]
 
 
-async def test_only_what_is_selected_is_folded_again(store: Store) -> None:
+async def test_only_selected_events_are_folded_again(store: Store) -> None:
     bodies = [envelope("orders/create", payloads.order(f"ord_{n}")) for n in range(6)]
     await failing_at_first(store, *bodies)
     late = read("orders/read", payloads.order("ord_9"), at=59)
@@ -133,14 +133,14 @@ async def test_only_what_is_selected_is_folded_again(store: Store) -> None:
     assert await done.reprocess(Selection(state="waiting")) == {}
 
 
-async def test_what_is_not_folded_yet_is_left_to_its_turn(store: Store) -> None:
+async def test_an_event_that_is_not_folded_yet_waits_for_its_turn(store: Store) -> None:
     await append(store, [envelope("orders/create", payloads.order())])
     assert await reprocessor(store).reprocess(ALL) == {}
     await fold_all(store)
     assert states(store.place) == ["folded"]
 
 
-async def test_one_that_breaks_the_fold_stops_no_other(store: Store) -> None:
+async def test_an_event_that_breaks_the_fold_stops_no_other(store: Store) -> None:
     await take(
         store, *(envelope("orders/create", payloads.order(f"o{n}")) for n in "ab")
     )
@@ -160,7 +160,7 @@ async def test_one_that_breaks_the_fold_stops_no_other(store: Store) -> None:
     assert rows_of(store.place, "changes", object_id="half") == []
 
 
-async def test_it_goes_in_slices_through_many(store: Store) -> None:
+async def test_many_events_are_reprocessed_in_slices(store: Store) -> None:
     bodies = [envelope("orders/create", payloads.order(f"o{n}")) for n in range(200)]
     await take(store, *bodies)
     first = await store.reprocessing.reprocess(_fold, ALL, 0, 0.0, confirming=False)
@@ -187,7 +187,7 @@ async def test_a_slice_holds_one_body_at_a_time(store: Store) -> None:
         assert 0 < peak() < 3_000_000
 
 
-async def test_what_was_erased_is_passed_over(store: Store) -> None:
+async def test_an_erased_event_is_skipped(store: Store) -> None:
     await take(store, envelope("orders/create", payloads.order()))
     await store.retention.prune(payloads.instant(59), 1.0)
     assert values_of(store.place, "events", "body") == [b""]
@@ -195,7 +195,7 @@ async def test_what_was_erased_is_passed_over(store: Store) -> None:
     assert states(store.place) == ["folded"]
 
 
-async def test_doubts_are_told(store: Store) -> None:
+async def test_conflicts_are_reported(store: Store) -> None:
     ties = [payloads.order(note=note) for note in "ab"]
     bodies = [envelope("orders/updated", tie, sequence=0) for tie in ties]
     await failing_at_first(store, *bodies)
@@ -211,7 +211,7 @@ FORGED = read("orders/read", payloads.order(at=8, note="forged"), at=20)
 
 
 @pytest.mark.parametrize("order", list(permutations((HELD, LOWERING, FORGED))))
-async def test_one_pass_is_enough_in_whatever_order_events_came(
+async def test_one_pass_is_enough_for_events_in_any_order(
     order: tuple[Arrival, ...], store: Store
 ) -> None:
     """The last one was seen before the read that lowers, the first one after it."""

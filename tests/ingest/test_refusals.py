@@ -31,7 +31,7 @@ def told() -> Iterator[list[dict[str, Any]]]:
     logger.remove(sink)
 
 
-async def test_each_turn_is_told_once(told: list[dict[str, Any]]) -> None:
+async def test_each_turn_is_logged_once(told: list[dict[str, Any]]) -> None:
     clock = VirtualClock()
     refusals = BackpressureLog(clock)
     refusals.kept()

@@ -10,11 +10,8 @@ from pydantic import SecretStr
 from backhaul.core.clock import SystemClock
 from backhaul.core.webhook import sign
 from backhaul.errors import Busy, ConfigurationError
-from backhaul.ingest.webhook_secrets import (
-    SecretRegistry,
-    SecretWatch,
-    secret_fingerprint,
-)
+from backhaul.ingest.secret_rings import secret_fingerprint
+from backhaul.ingest.webhook_secrets import SecretRegistry, SecretWatch
 from backhaul.platform.store_credentials import GIVEN, SecretCipher, SharedKeyring
 from backhaul.store.operations import AuditEntry
 from backhaul.store.ownership import Member
@@ -99,7 +96,7 @@ async def test_a_secret_that_was_revoked_elsewhere_is_refused(database: Place) -
         assert not other.accepts(FIRST)
 
 
-async def test_what_one_machine_has_in_a_file_of_before_is_used(
+async def test_an_earlier_secret_file_of_one_machine_is_used(
     database: Place,
 ) -> None:
     async with started_store(database) as store:
@@ -111,7 +108,7 @@ async def test_what_one_machine_has_in_a_file_of_before_is_used(
         assert not other.accepts(SECOND)
 
 
-async def test_a_machine_with_another_key_keeps_what_it_has(
+async def test_a_machine_with_another_key_keeps_its_secrets(
     database: Place, lines: list[str]
 ) -> None:
     async with started_store(database) as store:

@@ -9,11 +9,8 @@ import pytest
 
 from backhaul.core import webhook
 from backhaul.errors import Busy
-from backhaul.ingest.webhook_secrets import (
-    SAVE_SECONDS,
-    SecretRegistry,
-    secret_fingerprint,
-)
+from backhaul.ingest.secret_rings import secret_fingerprint
+from backhaul.ingest.webhook_secrets import SAVE_SECONDS, SecretRegistry
 from backhaul.store.operations import AuditEntry
 from scenes.clock import VirtualClock
 from scenes.databases import contents, locked
@@ -105,7 +102,7 @@ async def test_a_secret_from_elsewhere_is_accepted_at_once(
     assert all(accepts(signers, secret) for secret in (OLD, NEW, GIVEN))
 
 
-async def test_what_was_dropped_stays_so_after_a_restart(
+async def test_a_revoked_secret_stays_revoked_after_a_restart(
     signers: SecretRegistry, store: Store, clock: VirtualClock
 ) -> None:
     await signers.drop("main", secret_fingerprint(OLD), DEED)
@@ -118,7 +115,7 @@ async def test_what_was_dropped_stays_so_after_a_restart(
     assert accepts(again, OLD)
 
 
-async def test_a_secret_that_left_the_settings_is_forgotten(
+async def test_a_secret_that_left_the_settings_is_removed(
     signers: SecretRegistry, store: Store, clock: VirtualClock
 ) -> None:
     again = SecretRegistry(store.webhook_secrets, clock)

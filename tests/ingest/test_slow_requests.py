@@ -143,7 +143,7 @@ async def test_each_request_of_a_connection_has_its_own_time(
 
 
 @pytest.mark.parametrize("asked", [b"GET /nothing", b"GET /webhooks/main"])
-async def test_what_nobody_serves_is_over_when_it_is_answered(
+async def test_an_unserved_request_is_over_when_it_is_answered(
     asked: bytes, store: Store, time: Time
 ) -> None:
     async with served(store.inbox, now=time) as receiver:
@@ -155,7 +155,7 @@ async def test_what_nobody_serves_is_over_when_it_is_answered(
         writer.close()
 
 
-async def test_who_leaves_before_the_answer_leaves_nothing_behind(
+async def test_a_client_that_leaves_before_the_answer_leaves_no_state(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inbox = LateInbox()

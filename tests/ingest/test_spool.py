@@ -113,7 +113,7 @@ async def test_later_webhooks_wait_behind_those_of_an_earlier_run(
         assert texts(database) == ["1", "2", "3", "4"]
 
 
-async def test_a_spool_that_is_turned_off_still_gives_up_what_it_has(
+async def test_a_spool_that_is_turned_off_is_still_emptied(
     database: Place, tmp_path: Path
 ) -> None:
     file = tmp_path / "spool.db"

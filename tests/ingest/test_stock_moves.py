@@ -50,7 +50,7 @@ def history(**members: Any) -> Any:
 
 @pytest.mark.parametrize("told_first", ["webhook", "history"])
 @pytest.mark.parametrize("silent", [(), ("reason",), ("reason", "orderId")])
-async def test_the_history_tells_of_the_move_that_a_webhook_did_not_name(
+async def test_the_history_names_a_move_that_a_webhook_did_not_name(
     silent: tuple[str, ...], told_first: str, store: Store
 ) -> None:
     sold = {"reason": "ORDER_PLACED", "orderId": "ord_1"}
@@ -62,7 +62,7 @@ async def test_the_history_tells_of_the_move_that_a_webhook_did_not_name(
     assert len(rows_of(store.place, "changes")) == 1
 
 
-async def test_a_change_that_was_not_told_is_learnt_of_the_history(
+async def test_a_change_without_a_webhook_is_learnt_from_the_history(
     store: Store,
 ) -> None:
     told = nameless()
@@ -115,7 +115,7 @@ async def test_two_events_of_one_second_are_two_moves(store: Store) -> None:
     ],
     ids=str,
 )
-async def test_what_differs_in_anything_that_is_told_is_another_move(
+async def test_moves_that_differ_in_any_given_field_are_two_moves(
     other: dict[str, Any], store: Store
 ) -> None:
     await take(store, envelope(TOPIC, nameless(orderId="ord_1")))
@@ -123,7 +123,7 @@ async def test_what_differs_in_anything_that_is_told_is_another_move(
     assert len(rows_of(store.place, "stock_ledger")) == 2
 
 
-async def test_why_says_which_may_have_been_told_twice(database: Place) -> None:
+async def test_why_says_which_moves_may_be_reported_twice(database: Place) -> None:
     """Two deliveries of one second, one of which the history has named."""
     make_database(database)
     sold = {"store": "main", "product_id": "prod_1", "variant_id": "var_1"}

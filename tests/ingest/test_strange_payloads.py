@@ -87,7 +87,7 @@ async def test_a_used_member_of_another_type_sets_that_event_aside(
 
 @pytest.mark.parametrize("topic", SAMPLES)
 @pytest.mark.parametrize("data", ["x", 5, [], [payloads.order()], None, "{}"], ids=repr)
-async def test_the_id_of_an_event_is_not_taken_for_that_of_an_object(
+async def test_the_id_of_an_event_is_not_used_as_that_of_an_object(
     topic: str, data: Any, store: Store
 ) -> None:
     await take(store, envelope(topic, data))

@@ -60,7 +60,7 @@ UNREADABLE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("members", UNREADABLE, ids=str)
-async def test_an_unreadable_event_holds_what_its_order_waits_to_send(
+async def test_an_unreadable_event_holds_the_commands_of_its_order(
     members: dict[str, Any], store: Store
 ) -> None:
     await take(store, envelope("orders/create", payloads.order()))
@@ -97,7 +97,7 @@ async def test_only_a_read_that_began_later_lets_the_commands_go(
     assert count(store.place, "unreadable_orders") == 0
 
 
-async def test_an_unreadable_refetch_settles_nothing(store: Store) -> None:
+async def test_an_unreadable_refetch_decides_nothing(store: Store) -> None:
     await take(store, envelope("orders/create", payloads.order()))
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
     await store.inbox.append(order_event(at=30, status=None))
@@ -211,7 +211,7 @@ TOPICLESS: list[tuple[str, Any, tuple[str, str]]] = [
 
 
 @pytest.mark.parametrize(("topic", "data", "named"), TOPICLESS, ids=str)
-async def test_what_an_unknown_topic_names_is_fetched(
+async def test_an_object_that_an_unknown_topic_names_is_fetched(
     topic: str, data: Any, named: tuple[str, str], store: Store
 ) -> None:
     await store.inbox.append(arrival(json.dumps(data).encode(), topic))
@@ -224,7 +224,9 @@ async def test_what_an_unknown_topic_names_is_fetched(
 @pytest.mark.parametrize(
     "data", [{}, {"id": 5}, {"title": "x"}, {"id": [], "items": [], "totals": {}}]
 )
-async def test_what_names_nothing_is_only_kept(data: Any, store: Store) -> None:
+async def test_an_event_that_names_no_object_is_only_kept(
+    data: Any, store: Store
+) -> None:
     await store.inbox.append(arrival(json.dumps(data).encode(), "some/thing"))
     await fold_all(store)
     assert states(store.place) == ["unhandled"]

@@ -27,7 +27,7 @@ async def until_held(receiver: Served, number: int) -> None:
     await until(lambda: held() >= number, f"{number} bytes came")
 
 
-async def test_what_waits_for_the_disk_counts(store: Store) -> None:
+async def test_bytes_that_wait_for_the_disk_count(store: Store) -> None:
     async with served(store.inbox, max_waiting_bytes=MOST) as receiver:
         with locked(store.place):
             first = [asyncio.create_task(receiver.raw(WHOLE)) for _ in range(2)]
@@ -53,7 +53,7 @@ async def test_half_a_body_counts_until_it_goes(store: Store) -> None:
         assert (await receiver.post(BODY)).status == 200
 
 
-async def test_a_body_on_its_way_is_refused_where_it_stands(store: Store) -> None:
+async def test_a_body_on_its_way_is_refused_at_once(store: Store) -> None:
     async with served(store.inbox, max_waiting_bytes=MOST) as receiver:
         reader, writer = await receiver.connect()
         writer.write(raw_request(b"x" * (MOST + 2_000), ())[:-100])

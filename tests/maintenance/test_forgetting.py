@@ -95,7 +95,7 @@ async def test_the_bytes_are_gone_from_the_files(store: Store) -> None:
 
 
 @pytest.mark.parametrize("word", [EMAIL, "xylophon"])
-async def test_what_the_database_left_behind_in_the_file_goes_too(
+async def test_remains_of_erased_rows_in_the_file_are_removed_too(
     word: str, tmp_path: Path
 ) -> None:
     async with started_store(tmp_path / "backhaul.db") as store:
@@ -123,7 +123,7 @@ async def test_every_sum_comes_out_the_same(store: Store) -> None:
     assert "cus_1 of main: 1 customers, 40 orders" in detail
 
 
-async def test_nobody_finds_the_person_any_more(store: Store) -> None:
+async def test_an_erased_customer_is_no_longer_found(store: Store) -> None:
     await know(store)
     with database_at(store.place).reader() as known:
         assert known.search("xylophon", None, 5)
@@ -135,7 +135,7 @@ async def test_nobody_finds_the_person_any_more(store: Store) -> None:
 
 @pytest.mark.parametrize("kind", ["delivery", "read"])
 @pytest.mark.parametrize("name", ["cus_1", EMAIL, EMAIL.upper()])
-async def test_what_comes_later_is_redacted(name: str, kind: str, store: Store) -> None:
+async def test_a_later_event_is_redacted(name: str, kind: str, store: Store) -> None:
     await know(store)
     await forget(store, name)
     topic = {"delivery": "orders/updated", "read": "orders/read"}[kind]
@@ -176,7 +176,7 @@ async def test_events_without_the_erased_customer_are_no_damage(
     assert erased_events(store) != []
 
 
-async def test_a_sweep_sees_no_difference(store: Store) -> None:
+async def test_a_full_sync_after_an_erasure_finds_no_difference(store: Store) -> None:
     await know(store)
     await forget(store)
     before = rows_of(store.place, "changes")
@@ -202,7 +202,7 @@ async def test_a_delivery_that_comes_again_is_known_and_keeps_nothing(
     assert told_in(store) == []
 
 
-async def test_records_and_answers_lose_the_person_and_keep_the_work(
+async def test_records_and_answers_lose_the_customer_and_keep_the_work(
     store: Store,
 ) -> None:
     await know(store)
@@ -230,7 +230,7 @@ async def test_records_and_answers_lose_the_person_and_keep_the_work(
     assert again["data"]["totals"]["total"] == "2998.00"
 
 
-async def test_what_walks_saw_of_a_customer_goes(store: Store) -> None:
+async def test_rows_of_a_customer_seen_by_full_syncs_are_removed(store: Store) -> None:
     await take(store, delivery("customers/create", customer()))
     at = await store.passes.begin("main", "full", "customers")
     await store.passes.advance(at, ["cus_1", "cus_2"], {})
@@ -242,7 +242,9 @@ async def test_what_walks_saw_of_a_customer_goes(store: Store) -> None:
     assert seen == [False, True]
 
 
-async def test_twice_is_once_and_nobody_is_said(store: Store) -> None:
+async def test_erasing_twice_changes_nothing_and_an_unknown_customer_is_refused(
+    store: Store,
+) -> None:
     await know(store)
     await forget(store)
     done = await forget(store)
@@ -255,7 +257,7 @@ async def test_twice_is_once_and_nobody_is_said(store: Store) -> None:
         await forget(store, "cus_7")
 
 
-async def test_an_open_reader_is_told_of(tmp_path: Path) -> None:
+async def test_an_open_reader_is_reported(tmp_path: Path) -> None:
     """A read keeps the write-ahead log of a file as long as it lasts."""
 
     class Impatient(SystemClock):
@@ -279,7 +281,7 @@ def test_to_redact_again_changes_nothing() -> None:
     assert personal_data.redacted("orders/read", order(1))["items"] == order(1)["items"]
 
 
-async def test_somebody_else_who_names_the_person_keeps_an_own_order(
+async def test_an_order_of_another_customer_that_names_the_erased_one_stays(
     store: Store,
 ) -> None:
     theirs = order(98, customer=OTHER, note=f"for {NAME}")

@@ -110,7 +110,7 @@ async def test_a_count_that_changed_nothing_goes_once_it_was_counted_again(
         assert await prune(at.store, later()) == 0
 
 
-async def test_a_count_that_comes_again_after_it_went_is_not_made_true(
+async def test_a_repeated_count_is_not_applied_after_its_removal(
     database: Place,
     tmp_path: Path,
 ) -> None:
@@ -145,7 +145,7 @@ async def test_of_two_of_one_moment_the_first_stays(
 
 
 @pytest.mark.parametrize("dropped", [False, True])
-async def test_what_a_newer_one_has_not_replaced_for_good_stays(
+async def test_a_count_without_a_lasting_replacement_stays(
     database: Place, tmp_path: Path, dropped: bool
 ) -> None:
     async with house(database, tmp_path, counts={ERP: {"max_step": 5}}) as at:
@@ -159,7 +159,9 @@ async def test_what_a_newer_one_has_not_replaced_for_good_stays(
         assert shelf.kept(true, parked) == [True, True]
 
 
-async def test_what_a_person_decided_stays(database: Place, tmp_path: Path) -> None:
+async def test_a_count_that_an_operator_decided_stays(
+    database: Place, tmp_path: Path
+) -> None:
     async with house(database, tmp_path, counts={ERP: {"max_step": 5}}) as at:
         shelf = Shelf(at, await at.lamp(10))
         decided = await shelf.count(100, state="parked")
@@ -198,7 +200,9 @@ async def test_the_newest_command_stays_as_its_number_would_be_given_again(
         assert at.state(at.command_of(late.key)) == "superseded"
 
 
-async def test_what_was_in_quarantine_stays(database: Place, tmp_path: Path) -> None:
+async def test_a_count_that_was_in_quarantine_stays(
+    database: Place, tmp_path: Path
+) -> None:
     async with house(database, tmp_path) as at:
         shelf = Shelf(at, await at.lamp(10))
         mended = shelf.level(10)
@@ -231,7 +235,7 @@ async def test_a_slice_ends_when_its_time_is_over(
         assert step.more
 
 
-async def test_after_a_restore_nothing_goes_by_which_steps_are_known(
+async def test_after_a_restore_counts_with_an_adopted_effect_are_kept(
     database: Place,
     tmp_path: Path,
 ) -> None:
@@ -276,7 +280,7 @@ async def test_of_an_unknown_article_only_the_newest_stays(
         assert keys(store.place) == ["parcel", "k149"]
 
 
-async def test_one_that_is_read_anew_each_time_keeps_no_other_from_going(
+async def test_a_count_that_is_read_again_each_time_blocks_no_removal_of_others(
     database: Place,
 ) -> None:
     clock = VirtualClock()
@@ -304,7 +308,7 @@ async def test_one_that_is_read_anew_each_time_keeps_no_other_from_going(
         assert keys(store.place) == ["other", "k2"]
 
 
-async def test_one_from_a_clock_that_was_ahead_keeps_no_other_from_going(
+async def test_a_count_from_a_clock_that_was_ahead_blocks_no_removal_of_others(
     database: Place,
 ) -> None:
     """It would look young for as long as the clock was ahead."""

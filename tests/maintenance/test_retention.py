@@ -67,7 +67,7 @@ def outcomes(store: Store) -> list[Row]:
     return rows_of(store.place, "events", *columns, "folded_at")
 
 
-async def test_what_is_old_goes_and_what_is_young_stays(store: Store) -> None:
+async def test_old_rows_are_pruned_and_recent_rows_stay(store: Store) -> None:
     await arrive(store, OLD, order(1), order(1), b"{}")
     await arrive(store, NEW, order(2))
     await fold_all(store)
@@ -93,7 +93,7 @@ async def test_a_pruned_delivery_that_comes_again_is_known(store: Store) -> None
     assert states(store.place) == ["folded", "duplicate"]
 
 
-async def test_what_is_not_folded_is_never_pruned(store: Store) -> None:
+async def test_an_event_that_is_not_folded_is_never_pruned(store: Store) -> None:
     await arrive(store, OLD, *(order(n) for n in range(5)))
     assert await prune(store) == 0
     assert all(kept(store).values())
@@ -101,7 +101,7 @@ async def test_what_is_not_folded_is_never_pruned(store: Store) -> None:
     assert await prune(store) == 5
 
 
-async def test_what_waits_is_never_pruned(store: Store) -> None:
+async def test_waiting_work_is_never_pruned(store: Store) -> None:
     await arrive(store, OLD, order(1), order(2), order(3))
     await fold_all(store)
     overwrite(store.place, "event_outcomes", {"state": "waiting"}, id=2)
@@ -109,7 +109,7 @@ async def test_what_waits_is_never_pruned(store: Store) -> None:
     assert kept(store) == {1: False, 2: True, 3: True}
 
 
-async def test_open_quarantine_keeps_its_body_until_it_is_settled(
+async def test_an_open_quarantine_row_keeps_its_body_until_it_is_decided(
     store: Store,
 ) -> None:
     await arrive(store, OLD, order(1), b"no json", *(order(n) for n in range(2, 200)))
@@ -123,7 +123,9 @@ async def test_open_quarantine_keeps_its_body_until_it_is_settled(
     assert values_of(store.place, "quarantine", "raw") == [b""]
 
 
-async def test_a_stretch_of_what_must_stay_does_not_end_it(store: Store) -> None:
+async def test_a_run_of_rows_that_must_stay_does_not_end_the_pruning(
+    store: Store,
+) -> None:
     await arrive(store, OLD, *(b"no json %d" % n for n in range(150)), order(1))
     await fold_all(store)
     assert await prune(store) == 1
@@ -132,7 +134,7 @@ async def test_a_stretch_of_what_must_stay_does_not_end_it(store: Store) -> None
 AHEAD = timedelta(days=-365)
 
 
-async def test_what_came_while_the_clock_was_ahead_is_as_old_as_its_neighbours(
+async def test_events_from_a_clock_that_was_ahead_are_as_old_as_their_neighbours(
     store: Store,
 ) -> None:
     await arrive(store, OLD, order(1))
@@ -145,7 +147,7 @@ async def test_what_came_while_the_clock_was_ahead_is_as_old_as_its_neighbours(
     assert [id_ for id_, there in kept(store).items() if there] == [5, 6]
 
 
-async def test_what_came_last_and_ahead_of_the_clock_stays(store: Store) -> None:
+async def test_a_last_event_ahead_of_the_clock_stays(store: Store) -> None:
     await arrive(store, OLD, order(1))
     await arrive(store, AHEAD, order(2))
     await fold_all(store)
@@ -179,7 +181,7 @@ class Slices:
         return Pruned(1, self.left > 0)
 
 
-async def test_it_rests_after_each_slice_so_that_nobody_starves() -> None:
+async def test_pruning_pauses_after_each_slice_for_other_writers() -> None:
     clock, work = VirtualClock(), Slices(3)
     pruner = Pruner(work, DAYS, clock)
     async with asyncio.TaskGroup() as tasks:

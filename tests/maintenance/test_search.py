@@ -63,14 +63,16 @@ async def test_an_order_is_found_by_any_word_of_it(text: str, store: Store) -> N
 @pytest.mark.parametrize(
     "text", ["asha", "ord_1", "PENDING", "2026", "joao mumbai", "", " ", "nobody"]
 )
-async def test_what_it_is_not_about_finds_nothing(text: str, store: Store) -> None:
+async def test_text_that_an_object_does_not_contain_finds_nothing(
+    text: str, store: Store
+) -> None:
     customer = {"id": "cus_1", "name": "Bela", "email": None}
     order = payloads.order(shippingAddress=ADDRESS, customer=customer)
     await learn(store, "orders/create", order)
     assert found(store, text) == []
 
 
-async def test_kinds_can_be_told_apart(store: Store) -> None:
+async def test_a_search_can_be_limited_to_a_kind(store: Store) -> None:
     await learn(store, "orders/create", payloads.order())
     await learn(store, "products/create", payloads.product())
     await learn(store, "customers/create", payloads.customer())
@@ -80,7 +82,7 @@ async def test_kinds_can_be_told_apart(store: Store) -> None:
     assert found(store, "asha", "customer") == ["cus_1"]
 
 
-async def test_what_changes_is_found_as_it_is_now(store: Store) -> None:
+async def test_a_changed_object_is_found_by_its_current_text(store: Store) -> None:
     await learn(store, "products/create", payloads.product())
     await learn(store, "products/update", payloads.product(at=2, title="Silk scarf"))
     assert found(store, "silk") == ["prod_1"]
@@ -109,7 +111,7 @@ async def test_a_slice_says_whether_events_wait(store: Store) -> None:
     assert await store.search.follow(describe, 1.0) == IndexProgress(6, False, True)
 
 
-async def test_made_anew_it_is_the_same(store: Store) -> None:
+async def test_a_rebuilt_index_is_the_same(store: Store) -> None:
     await learn(store, "orders/create", payloads.order())
     await learn(store, "products/create", payloads.product())
     before = hits(store)

@@ -101,7 +101,7 @@ def is_told(store: SqliteStore) -> bool:
 
 
 @pytest.mark.parametrize("at", ["records", "quarantine", "inbox", "order", "customer"])
-async def test_broken_off_anywhere_it_is_finished_when_said_again(
+async def test_an_interrupted_erasure_is_finished_when_repeated(
     at: str, store: SqliteStore
 ) -> None:
     leave_behind(store.place, NAME)
@@ -113,7 +113,7 @@ async def test_broken_off_anywhere_it_is_finished_when_said_again(
     assert not is_told(store)
 
 
-async def test_a_large_file_is_written_anew_when_told_to(store: SqliteStore) -> None:
+async def test_a_large_file_is_rewritten_on_request(store: SqliteStore) -> None:
     leave_behind(store.place, NAME)
     assert await forget(store, largest_bytes=0) == "file"
     assert await forget(store, largest_bytes=0) == "file"
@@ -123,7 +123,7 @@ async def test_a_large_file_is_written_anew_when_told_to(store: SqliteStore) -> 
     assert await forget(store, largest_bytes=0) == ""
 
 
-async def test_told_to_write_anew_it_does_not_ask_what_is_left(
+async def test_a_requested_rewrite_does_not_check_for_remains(
     store: SqliteStore,
 ) -> None:
     await forget(store)
@@ -134,7 +134,7 @@ async def test_told_to_write_anew_it_does_not_ask_what_is_left(
     assert b"Quincunx" not in store.place.read_bytes()
 
 
-async def test_a_file_that_cannot_be_written_anew_is_told_of_and_audited(
+async def test_a_file_that_cannot_be_rewritten_is_reported_and_audited(
     store: SqliteStore,
 ) -> None:
     leave_behind(store.place, NAME)
@@ -147,7 +147,7 @@ async def test_a_file_that_cannot_be_written_anew_is_told_of_and_audited(
     assert not is_told(store)
 
 
-async def test_it_is_audited_even_if_the_program_ends_before_the_bytes_are_gone(
+async def test_an_erasure_is_audited_even_if_the_program_ends_before_the_rewrite(
     store: SqliteStore,
 ) -> None:
     leave_behind(store.place, NAME)
@@ -159,7 +159,7 @@ async def test_it_is_audited_even_if_the_program_ends_before_the_bytes_are_gone(
     assert not is_told(store)
 
 
-async def test_nothing_is_noted_once_it_is_finished(store: SqliteStore) -> None:
+async def test_a_finished_erasure_leaves_no_progress_row(store: SqliteStore) -> None:
     leave_behind(store.place, NAME)
     await forget(store, largest_bytes=0)
     assert await store.kv.get("forgetting main cus_1") is not None

@@ -58,7 +58,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         yield started
 
 
-async def test_a_guest_is_forgotten_by_e_mail(store: SqliteStore) -> None:
+async def test_a_guest_is_erased_by_e_mail(store: SqliteStore) -> None:
     guest = {"id": None, "name": NAME, "email": EMAIL, "phone": PHONE}
     await take(store, delivery("orders/create", order(1, customer=guest)))
     await index(store)
@@ -77,7 +77,7 @@ async def test_a_guest_is_found_before_the_index_has_come_so_far(
     assert told_in(store) == []
 
 
-async def test_a_guest_is_found_who_is_in_kept_events_only(store: SqliteStore) -> None:
+async def test_a_guest_who_is_only_in_kept_events_is_found(store: SqliteStore) -> None:
     """What could not be folded is kept as well."""
     broken = order(1, customer=GUEST, items=None)
     await take(store, delivery("orders/create", broken))
@@ -87,7 +87,9 @@ async def test_a_guest_is_found_who_is_in_kept_events_only(store: SqliteStore) -
     assert told_in(store) == []
 
 
-async def test_an_e_mail_that_is_only_mentioned_is_nobody_s(store: SqliteStore) -> None:
+async def test_an_e_mail_that_is_only_mentioned_identifies_no_customer(
+    store: SqliteStore,
+) -> None:
     other = order(1, customer=OTHER, note=f"a present from {EMAIL}")
     await take(store, delivery("orders/create", other))
     with pytest.raises(BackhaulError, match="store main has no customer"):
@@ -100,7 +102,7 @@ async def test_a_customer_without_orders_is_found_by_e_mail(store: SqliteStore) 
     assert told_in(store) == []
 
 
-async def test_an_e_mail_that_is_no_address_tells_nobody_apart(
+async def test_text_that_is_no_e_mail_address_identifies_no_customer(
     store: SqliteStore,
 ) -> None:
     first = {**PERSON, "email": "walk-in"}
@@ -115,7 +117,7 @@ async def test_an_e_mail_that_is_no_address_tells_nobody_apart(
     assert named_in_events(store) == [None, "Bela Other", "Bela Other"]
 
 
-async def test_what_was_sold_keeps_its_name_whoever_is_called_so(
+async def test_a_product_keeps_its_name_if_a_customer_is_called_the_same(
     store: SqliteStore,
 ) -> None:
     person = {**PERSON, "name": "Blend"}
@@ -219,7 +221,7 @@ async def test_a_name_is_found_however_it_is_escaped(
     ]
 
 
-async def test_another_store_keeps_what_it_holds_of_the_same_person(
+async def test_another_store_keeps_its_data_of_the_same_customer(
     store: SqliteStore,
 ) -> None:
     first = delivery("orders/create", order(1))
@@ -254,7 +256,7 @@ def kept_by(store: SqliteStore, name: str) -> list[list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("email", [EMAIL, "asha.old@example.com"])
-async def test_asked_by_id_orders_as_a_guest_are_found_by_every_known_e_mail(
+async def test_an_id_finds_guest_orders_by_every_known_e_mail(
     email: str, store: SqliteStore
 ) -> None:
     earlier = order(1, customer={**PERSON, "email": email}, tags=[])
@@ -267,7 +269,7 @@ async def test_asked_by_id_orders_as_a_guest_are_found_by_every_known_e_mail(
     assert email.encode() not in bytes_of(store)
 
 
-async def test_an_order_folded_before_the_fold_knew_is_forgotten_too(
+async def test_an_order_folded_by_an_older_version_is_erased_too(
     store: SqliteStore,
 ) -> None:
     class Slow(SqliteErasure):
@@ -298,7 +300,7 @@ async def writing(path: Path) -> AsyncIterator[Writer]:
         await writer.stop()
 
 
-async def test_an_order_that_bears_the_e_mail_beside_another_s_is_the_other_s(
+async def test_an_order_with_the_e_mail_of_another_customer_is_theirs(
     store: SqliteStore,
 ) -> None:
     theirs = {**SILENT, "customer": OTHER, "email": EMAIL}

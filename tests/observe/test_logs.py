@@ -47,7 +47,7 @@ def test_a_line_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-def test_a_field_cannot_take_the_place_of_another(
+def test_a_field_cannot_replace_another(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure(format="json")
@@ -57,7 +57,7 @@ def test_a_field_cannot_take_the_place_of_another(
     assert line["time"] != "z"
 
 
-def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_format_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
     configure(format="text")
     fields = {"order": "1001", "name": "a b", "gone": "", "many": [1], "odd": 'x"'}
     logger.bind(action="order.folded", **fields).info("Order folded")
@@ -91,7 +91,7 @@ def test_less_important_lines_are_left_out(capsys: pytest.CaptureFixture[str]) -
     assert [line["action"] for line in logged(capsys)] == ["loud"]
 
 
-def test_setting_up_again_replaces_what_was_there(
+def test_setting_up_again_replaces_the_handlers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure(format="json", secrets=["canary-one"])

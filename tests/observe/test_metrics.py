@@ -33,7 +33,7 @@ def in_order(name: str, labels: dict[str, str]) -> list[str]:
     return [labels[label] for label in (*known, "le") if label in labels]
 
 
-def test_what_is_counted_is_told() -> None:
+def test_counted_values_are_exported() -> None:
     metrics = Metrics()
     metrics.counter("webhooks_total")["main", "kept"] += 2
     metrics.count_request("main", "GET", "200", 0.2)
@@ -105,7 +105,7 @@ def promtool(*arguments: object) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_fires_for_what_it_is_about_and_rests_otherwise() -> None:
+def test_every_alert_fires_for_its_cause_only() -> None:
     promtool("check", "rules", "--lint-fatal", ROOT / "config/alerts.rules.yml")
     promtool("test", "rules", Path(__file__).with_name("alerts.test.yml"))
 

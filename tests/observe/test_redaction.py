@@ -37,7 +37,7 @@ class Unprintable:
         ("nothing", "nothing"),
     ],
 )
-def test_what_looks_like_a_secret_is_replaced(text: str, shown: str) -> None:
+def test_text_that_looks_like_a_secret_is_replaced(text: str, shown: str) -> None:
     assert Redactor()(text) == shown
 
 

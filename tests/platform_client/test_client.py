@@ -91,7 +91,7 @@ async def test_answer_without_a_list_is_unusable(body: bytes, connect: Connect) 
             await page(server.url, connect)
 
 
-async def test_refused_page_says_so(connect: Connect) -> None:
+async def test_a_refused_page_is_an_error(connect: Connect) -> None:
     async with serving(saying(problem(403, "INSUFFICIENT_SCOPE"))) as server:
         with pytest.raises(ReadRefused, match="403 INSUFFICIENT_SCOPE: no") as refusal:
             await page(server.url, connect)
@@ -143,7 +143,9 @@ async def only(path: str, request: Request, connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("path", ["/orders", "/products", "/inventory"])
-async def test_door_is_open_if_a_list_can_be_read(path: str, connect: Connect) -> None:
+async def test_a_probe_succeeds_if_a_list_can_be_read(
+    path: str, connect: Connect
+) -> None:
     async def behave(request: Request, connection: Connection) -> None:
         await only(path, request, connection)
 
@@ -165,13 +167,13 @@ SHUT = {
 
 
 @pytest.mark.parametrize("name", SHUT)
-async def test_door_is_shut_unless_a_list_comes(name: str, connect: Connect) -> None:
+async def test_a_probe_fails_unless_a_list_comes(name: str, connect: Connect) -> None:
     async with serving(saying(SHUT[name])) as server:
         assert not await PlatformClient(connect(server.url)).opens()
         assert {request.method for request in server.requests} == {"GET"}
 
 
-async def test_door_of_an_absent_platform_is_shut(connect: Connect) -> None:
+async def test_a_probe_of_an_absent_platform_fails(connect: Connect) -> None:
     assert not await PlatformClient(connect(unused_url())).opens()
 
 
@@ -185,9 +187,7 @@ PROBES = {200: (True, 1), 403: (False, 3), 429: (False, 1), 503: (False, 1)}
 
 
 @pytest.mark.parametrize("status", PROBES)
-async def test_a_probe_asks_no_more_than_it_has_to(
-    status: int, connect: Connect
-) -> None:
+async def test_a_probe_sends_no_needless_request(status: int, connect: Connect) -> None:
     async with serving(saying(document([], status, Retry_After="60"))) as server:
         answered = await PlatformClient(connect(server.url)).probe()
         assert (answered, len(server.requests)) == PROBES[status]

@@ -48,7 +48,7 @@ def fail(error: Unusable) -> None:
     raise error
 
 
-async def test_what_came_meanwhile_ends_no_reading_of_all(connect: Connect) -> None:
+async def test_new_rows_end_no_read_of_the_whole_history(connect: Connect) -> None:
     async with serving(Growing()) as server:
         client = PlatformClient(connect(server.url))
         pages = [page async for page in history.back_to(client, "", fail)]
@@ -56,7 +56,7 @@ async def test_what_came_meanwhile_ends_no_reading_of_all(connect: Connect) -> N
     assert found == [f"adj_{number}" for number in range(KNOWN, 0, -1)]
 
 
-async def test_what_came_meanwhile_ends_no_reading_of_a_product(
+async def test_new_rows_end_no_read_of_the_history_of_a_product(
     connect: Connect,
 ) -> None:
     async with serving(Growing()) as server:
@@ -87,7 +87,7 @@ async def test_a_platform_that_shows_one_page_only_is_not_read_for_ever(
 
 
 @pytest.mark.parametrize("odd", ["0001-01-01T00:00:00Z", None])
-async def test_one_row_of_year_one_hides_no_page_behind_it(
+async def test_a_row_of_year_one_hides_no_page_behind_it(
     odd: str | None, connect: Connect
 ) -> None:
     listed = [move(n, "0", note=None) for n in range(KNOWN, 0, -1)]

@@ -142,7 +142,7 @@ STATUSES = [
 
 
 @pytest.mark.parametrize(("status", "units"), STATUSES)
-def test_units_that_a_line_does_not_tell_follow_from_the_status(
+def test_units_that_a_line_omits_follow_from_the_status(
     status: str, units: int
 ) -> None:
     line = payloads.item(fulfilledQuantity=None)

@@ -98,7 +98,7 @@ IN_DOUBT: dict[str, Behave] = {
 
 
 @pytest.mark.parametrize("name", IN_DOUBT)
-async def test_command_in_doubt_is_never_sent_twice(
+async def test_an_uncertain_command_is_never_sent_twice(
     name: str, connect: Connect
 ) -> None:
     async with serving(IN_DOUBT[name]) as server:
@@ -112,7 +112,7 @@ TOO_LONG = {"oversized", "oversized-chunks"}
 
 
 @pytest.mark.parametrize("name", sorted(IN_DOUBT.keys() - TOO_LONG))
-async def test_read_in_doubt_is_tried_three_times(
+async def test_an_uncertain_read_is_tried_three_times(
     name: str, connect: Connect, clock: RunningClock
 ) -> None:
     async with serving(IN_DOUBT[name]) as server:
@@ -123,14 +123,18 @@ async def test_read_in_doubt_is_tried_three_times(
 
 
 @pytest.mark.parametrize("name", sorted(TOO_LONG))
-async def test_what_is_too_long_is_not_read_again(name: str, connect: Connect) -> None:
+async def test_an_answer_that_is_too_long_is_not_read_again(
+    name: str, connect: Connect
+) -> None:
     async with serving(IN_DOUBT[name]) as server:
         with pytest.raises(ResponseTooLong):
             await connect(server.url, SHORT_SECONDS).get("/orders", {})
         assert len(server.requests) == 1
 
 
-async def test_reset_before_the_request_was_read_is_in_doubt(connect: Connect) -> None:
+async def test_a_reset_before_the_request_was_read_is_uncertain(
+    connect: Connect,
+) -> None:
     async def greet(connection: Connection) -> bool:
         connection.reset()
         return False
@@ -141,7 +145,9 @@ async def test_reset_before_the_request_was_read_is_in_doubt(connect: Connect) -
         assert server.connections == 1
 
 
-async def test_reset_in_the_middle_of_the_request_is_in_doubt(connect: Connect) -> None:
+async def test_a_reset_in_the_middle_of_the_request_is_uncertain(
+    connect: Connect,
+) -> None:
     async def greet(connection: Connection) -> bool:
         await connection.reader.readuntil(b"\r\n\r\n")
         connection.reset()
@@ -153,7 +159,9 @@ async def test_reset_in_the_middle_of_the_request_is_in_doubt(connect: Connect) 
         assert server.connections == 1
 
 
-async def test_server_that_never_reads_is_in_doubt(connect: Connect) -> None:
+async def test_a_request_to_a_server_that_never_reads_is_uncertain(
+    connect: Connect,
+) -> None:
     done = asyncio.Event()
 
     async def greet(connection: Connection) -> bool:
@@ -224,7 +232,7 @@ async def test_commands_never_share_a_connection_and_reads_do(connect: Connect) 
         assert server.connections == 4
 
 
-async def test_an_exchange_is_freed_without_a_look_for_garbage(
+async def test_an_exchange_is_freed_without_a_garbage_collection(
     connect: Connect,
 ) -> None:
     """Looks are rare: what waits for one is held for an hour."""
@@ -301,7 +309,7 @@ async def repeat_the_headers(request: Request, connection: Connection) -> None:
     await connection.send(message(403, json.dumps(told).encode()))
 
 
-async def test_a_refusal_that_repeats_our_key_is_kept_without_it(
+async def test_a_refusal_that_repeats_our_key_is_stored_without_it(
     connect: Connect,
 ) -> None:
     async with serving(repeat_the_headers) as server:
@@ -366,7 +374,7 @@ async def test_read_waits_for_room_and_a_command_does_not(
 
 
 @pytest.mark.parametrize("error", [NotSent("it is another store"), TimeoutError()])
-async def test_a_command_that_may_not_leave_gives_its_room_back(
+async def test_a_command_that_may_not_be_sent_releases_its_room(
     error: Exception, connect: Connect
 ) -> None:
     async def refuse() -> None:
@@ -383,7 +391,7 @@ async def test_a_command_that_may_not_leave_gives_its_room_back(
                 await transport.send(PATH, BODY, "key-1", room_taken=True)
 
 
-async def test_a_command_that_cannot_be_made_gives_its_room_back(
+async def test_a_command_that_cannot_be_built_releases_its_room(
     connect: Connect,
 ) -> None:
     room = {"RateLimit_Policy": '"key";q=240;w=60', "RateLimit": '"key";r=1;t=9'}

@@ -82,7 +82,9 @@ async def test_never_sent_is_tried_again(error: type[httpx.RequestError]) -> Non
 
 
 @pytest.mark.parametrize("error", sorted(IN_DOUBT, key=by_name), ids=by_name)
-async def test_in_doubt_is_not_tried_again(error: type[httpx.RequestError]) -> None:
+async def test_an_uncertain_request_is_not_tried_again(
+    error: type[httpx.RequestError],
+) -> None:
     transport, http = failing(error)
     with pytest.raises(OutcomeUnknown, match=error.__name__):
         await transport.send("/orders/ord_1/cancel", b"{}", "key")

@@ -196,7 +196,7 @@ def test_unknown_members_are_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_what_is_about_the_event_is_not_kept(name: str) -> None:
+def test_fields_that_describe_the_event_are_not_kept(name: str) -> None:
     read, data = READERS[name]
     about = {"changes": {"status": {}}, "shipment": {"id": "x"}, "trigger": "CANCEL"}
     assert read(data | about).document == read(data).document

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scenes.pushing import Scene
 
 
-async def test_nothing_is_read_because_time_passes(stage: Scene) -> None:
+async def test_the_passing_of_time_starts_no_audit(stage: Scene) -> None:
     """Between two audits it is only seen whether the clock went back."""
     door = stage.dispatcher.switch
     async with audited(stage):

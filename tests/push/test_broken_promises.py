@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from backhaul.store import Place
 
 
-async def test_a_step_is_reckoned_anew_once_what_it_reckoned_with_is_refused(
+async def test_an_adjustment_is_recomputed_once_its_assumed_command_is_refused(
     database: Place,
     tmp_path: Path,
 ) -> None:
@@ -38,7 +38,7 @@ async def test_a_step_is_reckoned_anew_once_what_it_reckoned_with_is_refused(
         assert await at.stock(lamp) == 5
 
 
-async def test_a_cancellation_that_comes_to_nothing_is_reckoned_with_no_more(
+async def test_a_cancellation_without_effect_is_no_longer_counted_on(
     database: Place,
     tmp_path: Path,
 ) -> None:
@@ -58,7 +58,7 @@ async def test_a_cancellation_that_comes_to_nothing_is_reckoned_with_no_more(
         assert await at.stock(lamp) == 12
 
 
-async def test_a_command_that_a_count_made_true_reckons_with_says_so(
+async def test_a_command_that_an_applied_count_relied_on_says_so(
     database: Place,
     tmp_path: Path,
 ) -> None:

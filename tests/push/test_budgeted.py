@@ -72,7 +72,7 @@ class Failing(Bucket):
         return message(500) if len(self.taken) == BURST + 5 else said
 
 
-async def test_what_is_in_doubt_is_read_although_commands_take_all_there_is(
+async def test_uncertain_commands_are_checked_while_commands_use_the_whole_budget(
     stage: Scene,
 ) -> None:
     """A backlog may last for hours; a doubt that waits for its end blocks a lane."""

@@ -50,7 +50,7 @@ def links(stage: Scene) -> tuple[Any, list[tuple[Any, ...]]]:
     return effect, rows_of(stage.place, "echoes", "command_id")
 
 
-async def test_what_the_first_attempt_met_was_cancelled_by_somebody_else(
+async def test_an_order_cancelled_before_the_first_attempt_is_not_ours(
     stage: Scene,
 ) -> None:
     """The source is told of it: it was not by what it asked for."""
@@ -58,7 +58,9 @@ async def test_what_the_first_attempt_met_was_cancelled_by_somebody_else(
     assert links(stage) == (None, [])
 
 
-async def test_what_was_only_throttled_before_cancelled_nothing(stage: Scene) -> None:
+async def test_an_attempt_that_was_only_throttled_cancelled_nothing(
+    stage: Scene,
+) -> None:
     throttled = problem(429, "RATE_LIMITED")
     command = await stage.plan("cancel", "ord_1")
     stage.platform.says(CANCEL, throttled, ALREADY)
@@ -70,7 +72,7 @@ async def test_what_was_only_throttled_before_cancelled_nothing(stage: Scene) ->
     assert links(stage) == (None, [])
 
 
-async def test_an_earlier_attempt_in_doubt_may_have_cancelled(stage: Scene) -> None:
+async def test_an_earlier_uncertain_attempt_may_have_cancelled(stage: Scene) -> None:
     """It landed after the last look; the second one is told that it is done."""
     command = await cancelled(stage, LOST, ALREADY)
     assert len(stage.server.commands) == 2
@@ -78,7 +80,7 @@ async def test_an_earlier_attempt_in_doubt_may_have_cancelled(stage: Scene) -> N
 
 
 @pytest.mark.parametrize("answers", [(LOST,), (LOST, ALREADY)])
-async def test_what_was_cancelled_before_it_was_sent_is_nothing_of_ours(
+async def test_an_order_cancelled_before_the_send_is_not_ours(
     answers: tuple[bytes, ...], stage: Scene
 ) -> None:
     await stage.fold(gone())
@@ -86,14 +88,16 @@ async def test_what_was_cancelled_before_it_was_sent_is_nothing_of_ours(
     assert links(stage) == (None, [])
 
 
-async def test_our_own_note_tells_whatever_was_answered(stage: Scene) -> None:
+async def test_our_own_note_proves_the_cancellation_despite_any_answer(
+    stage: Scene,
+) -> None:
     """So it is where a life before a restore has sent it."""
     command = await cancelled(stage, ALREADY, note=NOTED)
     assert links(stage) == (EFFECT, [(command,)])
 
 
 @pytest.mark.parametrize("answers", [(LOST,), (LOST, ALREADY)])
-async def test_the_note_of_somebody_else_tells_too(
+async def test_a_foreign_note_proves_a_foreign_cancellation(
     answers: tuple[bytes, ...], stage: Scene
 ) -> None:
     await cancelled(stage, *answers, note="changed my mind")

@@ -37,7 +37,7 @@ def to_come(hours: int) -> str:
     return to_text(SystemClock().now() + timedelta(hours=hours))
 
 
-async def test_a_count_of_hours_to_come_stands_in_no_others_way(
+async def test_a_count_with_a_future_time_blocks_no_other(
     database: Place,
     tmp_path: Path,
 ) -> None:

@@ -81,7 +81,7 @@ def cancel_meanwhile(
     return lambda at, landed: waiting.append((at, landed))
 
 
-async def test_a_step_that_may_have_landed_is_not_taken_for_goods(
+async def test_an_adjustment_that_may_have_landed_is_not_read_as_goods(
     database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
     """A count from after the move, whatever moved, needs no decision."""
@@ -109,7 +109,7 @@ async def test_a_step_that_may_have_landed_is_not_taken_for_goods(
 
 
 @pytest.mark.parametrize(("units", "counted"), [(4, "after"), (5, "before")])
-async def test_goods_that_come_beside_an_adjustment_in_doubt_are_goods(
+async def test_goods_beside_an_uncertain_adjustment_are_goods(
     units: int,
     counted: str,
     database: Place,
@@ -132,7 +132,7 @@ async def test_goods_that_come_beside_an_adjustment_in_doubt_are_goods(
         assert await at.stock(lamp) == 12 + units
 
 
-async def test_goods_that_come_long_after_an_adjustment_in_doubt_are_goods(
+async def test_goods_long_after_an_uncertain_adjustment_are_goods(
     database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
     async with house(database, tmp_path, BLIND) as at:
@@ -192,7 +192,7 @@ async def test_an_adjustment_that_is_to_be_sent_again_may_have_landed(
         assert await at.stock(lamp) == 8
 
 
-async def test_a_step_that_lands_late_is_not_made_good_once_more(
+async def test_an_adjustment_that_takes_effect_late_is_not_repeated(
     database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
     """Once its tag was seen in the history, the count can be let go on."""
@@ -212,7 +212,7 @@ async def test_a_step_that_lands_late_is_not_made_good_once_more(
 
 
 @pytest.mark.parametrize("verb", ["park", "drop"])
-async def test_a_restock_that_may_be_our_own_is_not_taken_for_goods(
+async def test_a_restock_that_may_be_our_own_is_not_read_as_goods(
     verb: str, database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
     """Once the order was read for it, the count can be let go on."""
@@ -254,7 +254,7 @@ async def test_a_restock_of_a_cancellation_from_after_the_count_is_goods(
         assert await at.stock(lamp) == 9
 
 
-async def test_a_restock_that_was_asked_for_and_made_by_hand_is_not_goods(
+async def test_a_planned_restock_that_was_made_manually_is_not_goods(
     database: Place,
     tmp_path: Path,
 ) -> None:
@@ -334,7 +334,7 @@ async def test_a_restock_whose_order_is_heard_of_before_its_answer_is_waited_for
 
 
 @pytest.mark.parametrize("restock", [True, False])
-async def test_an_order_cancelled_by_hand_while_its_level_is_read_is_waited_for(
+async def test_a_manual_cancellation_during_a_level_read_is_waited_for(
     restock: bool, database: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ours still waits: it puts nothing back any more, and the level is the old one."""

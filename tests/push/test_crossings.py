@@ -79,7 +79,7 @@ async def test_an_order_as_it_should_be_is_no_incident(
     assert incidents(stage) == []
 
 
-async def test_what_is_read_back_shows_it(stage: Scene) -> None:
+async def test_a_refetched_order_shows_the_conflict(stage: Scene) -> None:
     await stage.fold(payloads.order(at=1))
     stage.platform.says(FULFILL, message(500))
     stage.platform.says(ORDER, document({"data": shipped(cancellation=BACK)}))
@@ -118,14 +118,14 @@ async def test_a_cancellation_right_after_the_parcel_shows_it(stage: Scene) -> N
     assert said.startswith(TOO_MANY)
 
 
-async def test_a_cancellation_days_later_is_none(stage: Scene) -> None:
+async def test_a_cancellation_days_later_is_no_conflict(stage: Scene) -> None:
     await fulfilled(stage)
     await stage.clock.advance(86_401)
     await stage.fold(shipped(50, cancellation=BACK, status="CANCELLED"))
     assert incidents(stage) == []
 
 
-async def test_a_refund_after_the_parcel_is_none(stage: Scene) -> None:
+async def test_a_refund_after_the_parcel_is_no_conflict(stage: Scene) -> None:
     await fulfilled(stage)
     await stage.fold(shipped(50, financialStatus="REFUNDED"))
     assert incidents(stage) == []
@@ -144,7 +144,7 @@ async def test_the_answer_to_a_cancellation_shows_parcels(stage: Scene) -> None:
     assert said.endswith("after 1 unit had shipped: the stock is 1 unit too high")
 
 
-async def test_a_cancellation_without_a_restock_is_none(stage: Scene) -> None:
+async def test_a_cancellation_without_a_restock_is_no_conflict(stage: Scene) -> None:
     line = payloads.item(fulfilledQuantity=1)
     data = shipped(items=[line], cancellation=GONE, status="CANCELLED")
     stage.platform.says(CANCEL, document({"data": data}))
@@ -155,7 +155,7 @@ async def test_a_cancellation_without_a_restock_is_none(stage: Scene) -> None:
 
 
 async def test_an_incident_stays_until_an_operator_resolves_it(stage: Scene) -> None:
-    await test_what_is_read_back_shows_it(stage)
+    await test_a_refetched_order_shows_the_conflict(stage)
     (id_,) = [each.id for each in open_incidents(stage.place)]
     needs = await stage.store.alert_conditions.current(())
     assert [each.id for each in needs.incidents] == [id_]

@@ -84,7 +84,7 @@ async def test_a_verb_moves_as_the_lifecycle_says_or_is_refused(
     assert stage.reason(command) == f"{verb} by {WHO}: because"
 
 
-async def test_a_refusal_says_what_is_possible(stage: Scene) -> None:
+async def test_a_refused_decision_lists_the_possible_ones(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     stand(stage, command, "parked")
     with pytest.raises(
@@ -95,7 +95,7 @@ async def test_a_refusal_says_what_is_possible(stage: Scene) -> None:
         await decide(stage, "park", "beef")
 
 
-async def test_what_was_never_sent_is_not_looked_for(stage: Scene) -> None:
+async def test_a_command_that_was_never_sent_is_not_looked_up(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     await decide(stage, "park", command)
     with pytest.raises(BackhaulError, match="was not sent"):
@@ -104,7 +104,7 @@ async def test_what_was_never_sent_is_not_looked_for(stage: Scene) -> None:
     assert [row[1] for row in audit(stage)] == ["commands park"]
 
 
-async def test_what_was_seen_has_to_hold_still(stage: Scene) -> None:
+async def test_a_decision_needs_the_state_that_the_operator_saw(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     stand(stage, command, "parked")
     await decide(stage, "drop", command)
@@ -116,7 +116,7 @@ async def test_what_was_seen_has_to_hold_still(stage: Scene) -> None:
 
 
 @pytest.mark.parametrize("verb", ["settle", "resend"])
-async def test_asking_again_brings_the_last_look_no_nearer(
+async def test_a_repeated_check_request_brings_the_last_check_no_nearer(
     verb: str, stage: Scene
 ) -> None:
     """Only the last look may say that there was no effect; it comes after minutes."""
@@ -135,7 +135,7 @@ async def parked(stage: Scene) -> str:
     return command
 
 
-async def test_a_fresh_look_finds_what_was_there_all_along(stage: Scene) -> None:
+async def test_a_new_check_finds_an_earlier_effect(stage: Scene) -> None:
     async with working(stage):
         command = await parked(stage)
         there = document({"data": [_row(command)], "meta": {"hasMore": False}})
@@ -162,7 +162,7 @@ def _row(command: str) -> dict[str, Any]:
     }
 
 
-async def test_what_is_sent_again_is_what_was_asked(stage: Scene) -> None:
+async def test_a_resend_sends_the_original_request(stage: Scene) -> None:
     async with working(stage):
         command = await parked(stage)
         stage.platform.said.pop("/inventory/adjust")
@@ -175,7 +175,7 @@ async def test_what_is_sent_again_is_what_was_asked(stage: Scene) -> None:
 
 
 @pytest.mark.parametrize("verb", ["settle --applied", "drop", "park"])
-async def test_what_was_given_up_is_not_sent(verb: str, stage: Scene) -> None:
+async def test_a_discarded_command_is_not_sent(verb: str, stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     await decide(stage, "park", command)
     if verb != "park":
@@ -198,7 +198,7 @@ class Slow:
         await connection.send(NOTHING)
 
 
-async def test_a_person_overtakes_a_look_that_is_under_way(stage: Scene) -> None:
+async def test_an_operator_overrides_a_check_that_is_under_way(stage: Scene) -> None:
     slow = Slow()
     stage.platform.says("/inventory/adjust", message(500))
     stage.platform.says(HISTORY, slow)
@@ -212,7 +212,7 @@ async def test_a_person_overtakes_a_look_that_is_under_way(stage: Scene) -> None
     assert stage.reason(command) == f"park by {WHO}: because"
 
 
-async def test_a_look_at_an_earlier_attempt_says_nothing_of_the_next(
+async def test_a_check_of_an_earlier_attempt_says_nothing_of_the_next(
     database: Place,
 ) -> None:
     """A person parked and sent again while the resolver was still reading."""
@@ -234,7 +234,7 @@ async def test_a_look_at_an_earlier_attempt_says_nothing_of_the_next(
         assert found == ["absent", "absent"]
 
 
-async def test_many_people_at_once_move_it_once(stage: Scene) -> None:
+async def test_concurrent_decisions_move_a_command_once(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     stand(stage, command, "parked")
     verbs = ["drop", "settle --applied", "settle"] * 4
@@ -248,6 +248,6 @@ async def test_many_people_at_once_move_it_once(stage: Scene) -> None:
     assert len(done) == 1
 
 
-def test_every_move_of_a_person_has_its_word() -> None:
+def test_every_decision_of_an_operator_has_its_verb() -> None:
     moves = {cause for cause in Cause if cause.value.startswith("person_")}
     assert set(VERBS.values()) == moves

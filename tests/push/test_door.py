@@ -151,7 +151,9 @@ async def test_commands_under_way_when_it_closes_are_still_recorded(
 THROTTLED = message(429, b'{"code":"RATE_LIMITED"}', Retry_After="7")
 
 
-async def test_throttled_store_waits_as_long_as_it_was_told(narrow: Scene) -> None:
+async def test_a_throttled_store_waits_as_long_as_the_platform_says(
+    narrow: Scene,
+) -> None:
     narrow.platform.says("/orders/ord_0/fulfill", THROTTLED)
     planned = [await narrow.plan("fulfill", f"ord_{number}") for number in range(3)]
     async with working(narrow):
@@ -169,7 +171,9 @@ async def test_throttled_store_waits_as_long_as_it_was_told(narrow: Scene) -> No
     assert narrow.told("push.stopped") == []
 
 
-async def test_throttled_store_waits_until_the_date_it_was_told(narrow: Scene) -> None:
+async def test_a_throttled_store_waits_until_the_date_the_platform_says(
+    narrow: Scene,
+) -> None:
     times = {"Date": "Mon, 01 Jan 2001 00:00:00 GMT"}
     times["Retry_After"] = "Mon, 01 Jan 2001 00:05:00 GMT"
     narrow.platform.says("/orders/ord_0/fulfill", message(429, b"{}", **times))

@@ -28,7 +28,7 @@ async def plan_by(stage: Scene, connector: str, id_: str) -> str:
 
 
 @pytest.mark.parametrize("held_back", ["*", "courier"])
-async def test_nothing_is_sent_and_each_is_told_once(
+async def test_nothing_is_sent_and_each_command_is_logged_once(
     held_back: str, database: Place
 ) -> None:
     async with scene(database, rehearsed=(held_back,)) as stage:
@@ -47,7 +47,7 @@ async def test_nothing_is_sent_and_each_is_told_once(
         assert 'POST /orders/cancel/cancel {"restock":true,"reason":"STAFF"' in cancel
 
 
-async def test_what_was_rehearsed_leaves_once_the_dry_run_is_over(
+async def test_commands_of_a_dry_run_are_sent_once_it_is_over(
     database: Place,
 ) -> None:
     async with scene(database, rehearsed=("*",)) as stage:
@@ -62,7 +62,7 @@ async def test_what_was_rehearsed_leaves_once_the_dry_run_is_over(
         assert sent.body.decode() == body
 
 
-async def test_one_connector_is_held_back_and_no_other(database: Place) -> None:
+async def test_a_dry_run_holds_back_one_connector_only(database: Place) -> None:
     async with scene(database, rehearsed=("bench",)) as stage:
         first = await plan_by(stage, "bench", "a" * 32)
         second = await plan_by(stage, "erp", "b" * 32)

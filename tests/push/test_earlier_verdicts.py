@@ -70,7 +70,7 @@ async def test_a_refused_cancellation_keeps_what_the_order_showed(
 
 
 @pytest.mark.parametrize("verb", ["drop", "settle --applied"])
-async def test_what_it_was_parked_with_outlasts_what_a_person_decides(
+async def test_the_reason_for_parking_outlasts_an_operator_decision(
     verb: str, stage: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with working(stage):
@@ -87,7 +87,7 @@ async def test_what_it_was_parked_with_outlasts_what_a_person_decides(
     assert json.JSONDecoder().raw_decode(said_json)[0] == json.loads(parked["request"])
 
 
-async def test_it_outlasts_later_attempts_and_verdicts(
+async def test_the_reason_for_parking_outlasts_later_attempts(
     stage: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The bytes too: a setting that was wrong is set right before it is sent again."""
@@ -108,7 +108,7 @@ async def test_it_outlasts_later_attempts_and_verdicts(
     assert "rejected at" in said
 
 
-async def test_a_person_who_parks_hides_no_error(stage: Scene) -> None:
+async def test_parking_by_an_operator_hides_no_error(stage: Scene) -> None:
     """What stood in the way of reading is told nowhere else."""
     stage.platform.says(CANCEL, document({}, 500))
     stage.platform.says(ORDER, document({}, 500))

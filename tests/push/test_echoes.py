@@ -48,7 +48,7 @@ async def test_the_first_event_that_shows_the_effect_is_the_echo(
     assert feed(stage)[0] == (1, "courier", 0)
 
 
-async def test_what_only_looks_the_same_is_no_echo(stage: Scene) -> None:
+async def test_a_change_that_only_looks_the_same_is_no_echo(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
         await stage.reaches(command, "applied")
@@ -101,7 +101,7 @@ async def test_a_cancellation_is_known_by_its_time(stage: Scene) -> None:
         assert echoes(stage) == found
 
 
-async def test_an_effect_is_settled_by_proof_too(stage: Scene) -> None:
+async def test_an_effect_is_resolved_by_proof_too(stage: Scene) -> None:
     """The answer is lost, its echo comes, and reading back names the effect."""
     stage.platform.says("/inventory/adjust", message(500))
     stage.platform.says(HISTORY, message(503))

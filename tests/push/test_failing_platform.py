@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PLANNED = FAILURES_TO_OPEN + 3
 
 
-async def test_each_probe_lets_one_doubt_try(database: Place) -> None:
+async def test_each_probe_lets_one_uncertain_command_try(database: Place) -> None:
     push = Push(concurrency=PLANNED)
     async with scene(database, push, keyed=True) as stage:
         stage.platform.says("/inventory/adjust", message(500))
@@ -52,7 +52,9 @@ def stopped(stage: Scene) -> str:
     return stage.dispatcher.switch.reasons()["everything"]
 
 
-async def test_a_key_refused_while_the_platform_failed_is_told(stage: Scene) -> None:
+async def test_a_key_refused_while_the_platform_failed_is_reported(
+    stage: Scene,
+) -> None:
     async with working(stage):
         await fail(stage)
         for path in LISTS:

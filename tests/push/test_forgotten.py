@@ -37,7 +37,7 @@ async def answered(stage: Scene, answer: bytes, state: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "person", [customers.PERSON, GUEST], ids=["by id", "by e-mail"]
 )
-async def test_an_order_in_an_answer_is_kept_without_its_person(
+async def test_an_order_in_an_answer_is_stored_without_its_customer(
     stage: Scene, person: dict[str, Any]
 ) -> None:
     order = customers.order(1, at=9, customer=person)
@@ -55,7 +55,7 @@ async def test_so_is_one_that_a_refusal_shows(stage: Scene) -> None:
     assert kept["code"] == "NO_SUCH_THING"
 
 
-async def test_the_order_of_somebody_else_is_kept_as_it_came(stage: Scene) -> None:
+async def test_the_order_of_another_customer_is_stored_as_it_came(stage: Scene) -> None:
     order = customers.order(1, at=9, customer=OTHER, **SILENT)
     kept = await answered(stage, document({"data": order}), "applied")
     assert kept == {"data": order}

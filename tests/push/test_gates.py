@@ -29,7 +29,7 @@ async def strict(database: Place) -> AsyncIterator[Scene]:
         yield stage
 
 
-async def test_nothing_leaves_before_its_gate_opens(strict: Scene) -> None:
+async def test_no_command_is_sent_before_its_send_window_opens(strict: Scene) -> None:
     planned = {kind: await strict.plan(kind, f"{kind}_1") for kind in KINDS}
     async with working(strict):
         await strict.pass_time(3_600)
@@ -40,7 +40,7 @@ async def test_nothing_leaves_before_its_gate_opens(strict: Scene) -> None:
             await strict.arrive(number)
 
 
-async def test_what_is_planned_after_the_opening_waits_for_the_next(
+async def test_a_command_planned_after_the_opening_waits_for_the_next(
     strict: Scene,
 ) -> None:
     before = await strict.plan("fulfill", "ord_1")
@@ -67,7 +67,7 @@ async def test_retry_does_not_wait_for_the_next_opening(strict: Scene) -> None:
         await strict.reaches(command, "applied")
 
 
-def test_eager_gates_stand_open_for_all_times() -> None:
+def test_eager_send_windows_are_always_open() -> None:
     clock = VirtualClock()
     gates = SendWindows(True, clock)
     assert list(gates.open_until()) == ["cancel", "fulfill", "adjust"]
@@ -76,7 +76,7 @@ def test_eager_gates_stand_open_for_all_times() -> None:
     assert gates.open_until()["adjust"] > "9998"
 
 
-async def test_gate_is_as_open_as_its_last_opening() -> None:
+async def test_a_send_window_reaches_to_its_last_opening() -> None:
     clock = VirtualClock()
     gates = SendWindows(False, clock)
     assert gates.open_until() == {}
@@ -94,7 +94,9 @@ def test_every_kind_has_its_job() -> None:
 
 
 @pytest.mark.parametrize("eager", [True, False])
-def test_a_paused_gate_lets_out_what_it_is_opened_for(eager: bool) -> None:
+def test_a_paused_send_window_releases_commands_of_its_next_opening(
+    eager: bool,
+) -> None:
     gates = SendWindows(eager, VirtualClock())
     gates.open("adjust", "2026-03-01")
     gates.pause("adjust", "2026-03-02")
@@ -106,7 +108,7 @@ def test_a_paused_gate_lets_out_what_it_is_opened_for(eager: bool) -> None:
 
 
 @pytest.mark.parametrize("eager", [True, False])
-def test_what_is_in_doubt_waits_where_its_job_is_paused_or_disabled(
+def test_an_uncertain_command_waits_while_its_job_is_paused_or_disabled(
     eager: bool,
 ) -> None:
     gates = SendWindows(eager, VirtualClock())
@@ -134,7 +136,9 @@ async def set_back(stage: Scene, seconds: float) -> None:
     await until(lambda: not stage.dispatcher.state()["stopped"], "the fence is down")
 
 
-async def test_a_clock_set_back_keeps_nothing_behind_its_gate(strict: Scene) -> None:
+async def test_a_clock_set_back_keeps_no_command_behind_its_send_window(
+    strict: Scene,
+) -> None:
     strict.platform.says(HISTORY, history())
     command = await strict.plan("fulfill", "ord_1")
     async with audited(strict):
@@ -161,7 +165,7 @@ async def test_a_retry_waits_no_longer_for_a_clock_set_back(stage: Scene) -> Non
         assert len(stage.server.commands) > 1
 
 
-def test_a_pause_from_before_the_clock_went_back_lets_a_person_open() -> None:
+def test_a_pause_from_before_the_clock_went_back_can_be_opened_by_an_operator() -> None:
     gates = SendWindows(eager=True, clock=VirtualClock())
     gates.pause("fulfill", "2026-03-02T12:00:00.000Z")
     gates.open("fulfill", "2026-03-01T12:00:00.000Z")
@@ -170,7 +174,7 @@ def test_a_pause_from_before_the_clock_went_back_lets_a_person_open() -> None:
     assert "fulfill" not in gates.open_until()
 
 
-def test_a_pause_closes_what_was_opened_before_the_clock_went_back() -> None:
+def test_a_pause_closes_a_window_opened_before_the_clock_went_back() -> None:
     clock = VirtualClock()
     gates = SendWindows(eager=True, clock=clock)
     gates.open("fulfill", "2026-03-02T12:00:00.000Z")

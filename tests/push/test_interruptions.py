@@ -35,7 +35,7 @@ async def die_while_sending(place: Place) -> tuple[str, bytes]:
         return command, stage.server.commands[0].body
 
 
-async def test_command_under_way_at_death_is_in_doubt_with_its_evidence(
+async def test_a_command_under_way_at_a_kill_is_uncertain_with_its_evidence(
     database: Place,
 ) -> None:
     command, sent = await die_while_sending(database)
@@ -50,7 +50,7 @@ async def test_command_under_way_at_death_is_in_doubt_with_its_evidence(
         assert stage.attempts(command) == [(1, None, None, 0)]
 
 
-async def test_command_under_way_at_death_is_not_sent_again(database: Place) -> None:
+async def test_a_command_under_way_at_a_kill_is_not_sent_again(database: Place) -> None:
     command, _ = await die_while_sending(database)
     async with scene(database) as stage:
         await stage.store.commands.mark_interrupted_uncertain(interrupted())
@@ -64,7 +64,7 @@ async def test_command_under_way_at_death_is_not_sent_again(database: Place) -> 
         assert stage.state(command) == "parked"
 
 
-async def test_what_was_only_planned_at_death_is_sent_by_the_next_start(
+async def test_a_command_only_planned_at_a_kill_is_sent_after_the_next_start(
     database: Place,
 ) -> None:
     async with scene(database) as stage:
@@ -78,7 +78,7 @@ async def test_what_was_only_planned_at_death_is_sent_by_the_next_start(
         assert len(stage.server.commands) == 1
 
 
-async def test_outcome_is_written_when_the_database_takes_it_again(
+async def test_the_outcome_is_written_when_the_database_accepts_writes_again(
     stage: Scene,
 ) -> None:
     taken, answered = asyncio.Event(), asyncio.Event()
@@ -105,7 +105,9 @@ async def test_outcome_is_written_when_the_database_takes_it_again(
     assert len(stage.told("push.busy")) >= 2
 
 
-async def test_nothing_is_sent_while_the_mark_cannot_be_written(stage: Scene) -> None:
+async def test_nothing_is_sent_while_the_attempt_cannot_be_recorded(
+    stage: Scene,
+) -> None:
     command = await stage.plan("fulfill", "ord_1")
     with locked(stage.place):
         dispatching = working(stage)
@@ -128,7 +130,7 @@ async def test_a_locked_database_does_not_hold_up_the_end(stage: Scene) -> None:
     assert stage.server.connections == 0
 
 
-async def test_what_a_look_sent_again_is_not_sent_for_want_of_its_record(
+async def test_an_unrecorded_resend_of_a_check_is_not_repeated(
     database: Place,
 ) -> None:
     released = asyncio.Event()

@@ -47,7 +47,7 @@ def asked(stage: Scene) -> int:
 @pytest.mark.parametrize(
     "answer", [said(NO_LONGER), message(404)], ids=["another version", "none"]
 )
-async def test_a_platform_that_takes_keys_no_more_is_read(
+async def test_a_platform_that_stopped_accepting_keys_is_checked_by_reads(
     answer: bytes, keyed: Scene
 ) -> None:
     """It would take what it applied already for something new."""
@@ -60,7 +60,7 @@ async def test_a_platform_that_takes_keys_no_more_is_read(
     assert "history shows our reference tag" in keyed.reason(command)
 
 
-async def test_while_it_does_not_say_nothing_is_sent_again(keyed: Scene) -> None:
+async def test_nothing_is_sent_again_while_key_support_is_unknown(keyed: Scene) -> None:
     command = await doubt(keyed)
     keyed.platform.says(STORE, message(503))
     keyed.platform.says(HISTORY, history())
@@ -73,7 +73,9 @@ async def test_while_it_does_not_say_nothing_is_sent_again(keyed: Scene) -> None
     assert len(keyed.server.commands) == 2
 
 
-async def test_while_it_does_not_say_what_is_shown_is_believed(keyed: Scene) -> None:
+async def test_a_shown_effect_is_believed_while_key_support_is_unknown(
+    keyed: Scene,
+) -> None:
     """Else a lane would wait for the store's own record, for most of a day."""
     command = await doubt(keyed)
     keyed.platform.says(STORE, message(503))
@@ -83,7 +85,7 @@ async def test_while_it_does_not_say_what_is_shown_is_believed(keyed: Scene) -> 
     assert len(keyed.server.commands) == 1
 
 
-async def test_a_refusal_says_nothing_of_what_left_before(keyed: Scene) -> None:
+async def test_a_refused_store_read_does_not_change_key_support(keyed: Scene) -> None:
     """An API key that is being replaced is refused, and the same platform goes on."""
     idempotency, first = idempotency_of(keyed), to_text(keyed.clock.now())
     keyed.platform.says(STORE, message(401), said(TAKES))
@@ -91,7 +93,7 @@ async def test_a_refusal_says_nothing_of_what_left_before(keyed: Scene) -> None:
     assert await idempotency.is_honoured(first)
 
 
-async def test_one_that_took_keys_once_need_not_say_that_it_does_not(
+async def test_a_platform_that_accepted_keys_may_stop_without_saying_so(
     keyed: Scene,
 ) -> None:
     """What left meanwhile is looked for, and sent again, as without keys."""
@@ -104,7 +106,7 @@ async def test_one_that_took_keys_once_need_not_say_that_it_does_not(
     assert [found for _, found in looks(keyed, command)] == ["absent"] * 3
 
 
-async def test_what_left_while_it_took_no_keys_is_protected_by_none(
+async def test_a_command_sent_without_key_support_is_not_protected(
     keyed: Scene,
 ) -> None:
     """It takes keys again; of the first try's it knows nothing."""
@@ -122,7 +124,7 @@ async def test_what_left_while_it_took_no_keys_is_protected_by_none(
     assert len(keyed.server.commands) == 1
 
 
-async def test_what_leaves_since_it_takes_keys_is_protected(keyed: Scene) -> None:
+async def test_a_command_sent_with_key_support_is_protected(keyed: Scene) -> None:
     idempotency = idempotency_of(keyed)
     await idempotency.record(NO_LONGER)
     await keyed.pass_time(60)
@@ -133,7 +135,7 @@ async def test_what_leaves_since_it_takes_keys_is_protected(keyed: Scene) -> Non
     assert len(keyed.server.commands) == 2
 
 
-async def test_of_a_platform_that_never_took_keys_it_is_not_asked(
+async def test_key_support_is_not_queried_where_it_never_existed(
     database: Place,
 ) -> None:
     async with scene(database) as stage:
@@ -145,7 +147,9 @@ async def test_of_a_platform_that_never_took_keys_it_is_not_asked(
 
 
 @pytest.mark.parametrize("word", [True, False])
-async def test_a_persons_word_is_taken_unasked(word: bool, database: Place) -> None:
+async def test_the_setting_of_key_support_needs_no_query(
+    word: bool, database: Place
+) -> None:
     async with scene(database) as stage:
         idempotency = idempotency_of(stage, word)
         assert await idempotency.is_honoured("2026-01-01T00:00:00.000Z") is word

@@ -61,7 +61,7 @@ async def test_under_its_key_it_is_sent_again_at_once(keyed: Scene) -> None:
     assert "same Idempotency-Key" in keyed.reason(command)
 
 
-async def test_of_what_was_answered_under_its_key_no_person_is_kept(
+async def test_an_answer_to_a_resend_is_stored_without_its_customer(
     keyed: Scene,
 ) -> None:
     command = await doubt(keyed, "fulfill")
@@ -73,7 +73,7 @@ async def test_of_what_was_answered_under_its_key_no_person_is_kept(
     assert "a@b.example" not in read
 
 
-async def test_it_waits_for_room_before_it_is_sent_again(keyed: Scene) -> None:
+async def test_a_resend_waits_for_room(keyed: Scene) -> None:
     command = await doubt(keyed)
     keyed.platform.says("/inventory/adjust", message(500, b"", **NO_ROOM), apply)
     async with working(keyed):
@@ -86,7 +86,7 @@ async def test_it_waits_for_room_before_it_is_sent_again(keyed: Scene) -> None:
     assert len(keyed.server.commands) == 2
 
 
-async def test_what_a_person_parks_while_it_waits_for_room_is_not_sent_again(
+async def test_a_command_parked_while_waiting_for_room_is_not_sent_again(
     keyed: Scene,
 ) -> None:
     command = await doubt(keyed)
@@ -101,7 +101,7 @@ async def test_what_a_person_parks_while_it_waits_for_room_is_not_sent_again(
     assert keyed.state(command) == "parked"
 
 
-async def test_what_is_paused_while_it_waits_for_room_is_not_sent_again(
+async def test_a_command_paused_while_waiting_for_room_is_not_sent_again(
     keyed: Scene,
 ) -> None:
     command = await doubt(keyed)
@@ -144,7 +144,7 @@ async def test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again(
     assert keyed.state(command) == "parked"
 
 
-async def test_room_is_given_back_where_a_busy_database_ends_a_look(
+async def test_room_is_released_where_a_busy_database_ends_a_check(
     keyed: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def busy(_: SqlUncertainCommands, _command: UncertainCommand) -> bool:
@@ -192,7 +192,7 @@ async def test_where_its_key_is_not_answered_the_history_is_read(keyed: Scene) -
     assert "history shows our reference tag" in keyed.reason(command)
 
 
-async def test_what_its_key_can_prove_is_not_parked_for_want_of_a_history(
+async def test_a_command_that_its_key_can_prove_needs_no_history(
     keyed: Scene,
 ) -> None:
     command = await doubt(keyed)
@@ -205,7 +205,7 @@ async def test_what_its_key_can_prove_is_not_parked_for_want_of_a_history(
     assert looks(keyed, command) == [(1, "undecidable"), (2, "applied")]
 
 
-async def test_a_look_does_not_count_while_its_key_cannot_be_asked(
+async def test_a_check_does_not_count_while_its_key_cannot_be_sent(
     keyed: Scene,
 ) -> None:
     async def close_the_door(_: Request, connection: Connection) -> None:
@@ -238,7 +238,9 @@ HOLDING: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], None]]] = {
 
 
 @pytest.mark.parametrize("held", HOLDING)
-async def test_nothing_is_sent_again_while_its_job_is(held: str, keyed: Scene) -> None:
+async def test_nothing_is_sent_again_while_its_job_is_held(
+    held: str, keyed: Scene
+) -> None:
     hold, release = HOLDING[held]
 
     async def fail(_: Request, connection: Connection) -> None:
@@ -261,7 +263,7 @@ async def test_nothing_is_sent_again_while_its_job_is(held: str, keyed: Scene) -
     assert "same Idempotency-Key" in keyed.reason(command)
 
 
-async def test_what_is_in_doubt_waits_for_no_quiet_hours(keyed: Scene) -> None:
+async def test_an_uncertain_command_waits_for_no_quiet_hours(keyed: Scene) -> None:
     async def fall_quiet(_: Request, connection: Connection) -> None:
         all_day = ((time(0), time(12)), (time(12), time(0)))
         keyed.dispatcher.windows.set_quiet("adjust", QuietHours(all_day, UTC))
@@ -284,7 +286,7 @@ STOPPING = {
 
 
 @pytest.mark.parametrize("name", STOPPING)
-async def test_what_a_store_refuses_under_a_key_closes_its_door(
+async def test_a_refused_resend_with_a_key_closes_the_send_switch(
     name: str, keyed: Scene
 ) -> None:
     stopped, refusal = STOPPING[name]
@@ -314,7 +316,7 @@ UNANSWERED = {
 
 @pytest.mark.parametrize("answer", UNANSWERED)
 @pytest.mark.parametrize("read", [None, history()], ids=["no history", "absent"])
-async def test_no_look_counts_to_which_a_key_was_not_let_through(
+async def test_no_check_counts_whose_key_was_not_let_through(
     answer: str, read: bytes | None, keyed: Scene
 ) -> None:
     """At the last one it would be parked, or its absence believed."""

@@ -99,7 +99,7 @@ async def contained(at: House, lamp: Any) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("play", [superseded, parked, counted_anew, contained])
-async def test_what_lands_behind_a_count_is_told_once_and_kept(
+async def test_an_effect_after_a_count_is_reported_once_and_kept(
     play: Play, database: Place, tmp_path: Path, land: Land
 ) -> None:
     async with house(database, tmp_path, QUIRKS) as at:
@@ -125,7 +125,7 @@ async def is_told(at: House, step: str, count: str) -> None:
     assert (alerted.id, alerted.detail) == (step, effect)
 
 
-async def test_what_a_person_has_looked_for_is_told_all_the_same(
+async def test_an_effect_that_an_operator_rechecked_is_reported_too(
     database: Place, tmp_path: Path, land: Land
 ) -> None:
     async with house(database, tmp_path, QUIRKS) as at:
@@ -140,7 +140,7 @@ async def test_what_a_person_has_looked_for_is_told_all_the_same(
         await is_told(at, step, count)
 
 
-async def test_what_a_count_took_for_goods_is_told(
+async def test_an_effect_that_a_count_read_as_goods_is_reported(
     database: Place, tmp_path: Path, land: Land
 ) -> None:
     """So long after it was sent nobody asks whether a move is that of a step."""
@@ -161,7 +161,7 @@ async def test_what_a_count_took_for_goods_is_told(
         await is_told(at, step, count)
 
 
-async def test_what_the_count_reckoned_with_is_no_landing_too_many(
+async def test_an_effect_that_the_count_included_is_not_too_much(
     database: Place, tmp_path: Path, land: Land
 ) -> None:
     async with house(database, tmp_path, QUIRKS) as at:
@@ -179,7 +179,7 @@ async def test_what_the_count_reckoned_with_is_no_landing_too_many(
         assert not [line for line in at.log if line.startswith("command.doubled")]
 
 
-async def test_a_count_whose_step_has_not_left_is_reckoned_with_it(
+async def test_a_count_with_an_unsent_adjustment_includes_the_late_effect(
     database: Place, tmp_path: Path, land: Land
 ) -> None:
     async with house(database, tmp_path, QUIRKS) as at:
@@ -197,7 +197,7 @@ async def test_a_count_whose_step_has_not_left_is_reckoned_with_it(
         assert not [line for line in at.log if line.startswith("command.doubled")]
 
 
-async def test_a_count_that_is_just_read_for_waits_for_the_news_of_it(
+async def test_a_count_being_read_for_waits_for_the_change_notification(
     database: Place, tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The audit knows of it, and the level that was read before is the mirror's."""
@@ -228,7 +228,7 @@ async def test_a_count_that_is_just_read_for_waits_for_the_news_of_it(
         assert await at.stock(lamp) == 12
 
 
-async def test_while_the_step_of_the_count_is_under_way_it_is_not_told_yet(
+async def test_a_late_effect_is_not_reported_while_the_adjustment_is_under_way(
     database: Place, tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The platform may refuse that step, and the count is reckoned with it then."""
@@ -256,7 +256,7 @@ async def test_while_the_step_of_the_count_is_under_way_it_is_not_told_yet(
         await is_told(at, step, count)
 
 
-async def test_what_lands_while_that_step_is_under_way_is_not_sent_again(
+async def test_an_effect_while_the_adjustment_is_under_way_is_not_sent_again(
     database: Place, tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step is refused, as the stock is another one: its lane is free at once."""

@@ -31,7 +31,7 @@ async def given_up(stage: Scene, command: str) -> None:
     await until(lambda: len(stage.server.commands) == 2, "the second attempt")
 
 
-async def test_an_adjustment_is_found_by_the_looks_of_the_next_attempt(
+async def test_an_adjustment_is_found_by_the_checks_of_the_next_attempt(
     stage: Scene,
 ) -> None:
     stage.platform.says(ADJUST, LOST, problem(429, "RATE_LIMITED"), LOST)
@@ -66,7 +66,7 @@ async def test_so_is_a_parcel_without_a_number(stage: Scene) -> None:
     assert stage.column("effect_id", command) == "shp_late"
 
 
-async def test_who_sends_it_again_says_that_nothing_before_is_its_own(
+async def test_a_resend_by_an_operator_disowns_all_earlier_effects(
     stage: Scene,
 ) -> None:
     stage.platform.says(ADJUST, LOST)

@@ -93,7 +93,7 @@ async def test_each_of_two_parcels_is_the_proof_of_one_command(stage: Scene) -> 
     assert stage.told("command.doubled") == []
 
 
-async def test_no_look_is_taken_while_another_of_the_lane_is_being_sent(
+async def test_no_check_runs_while_another_command_of_the_lane_is_sent(
     database: Place,
 ) -> None:
     """What has landed may be the other one's, whose answer is on its way."""

@@ -92,7 +92,9 @@ LIES: dict[str, Answer] = {
 
 @pytest.mark.parametrize("kind", PATHS)
 @pytest.mark.parametrize("name", LIES)
-async def test_lie_is_parked_for_a_person(name: str, kind: str, stage: Scene) -> None:
+async def test_an_impossible_answer_is_parked_for_an_operator(
+    name: str, kind: str, stage: Scene
+) -> None:
     stage.platform.says(PATHS[kind], LIES[name])
     command = await stage.plan(kind, "prod_1" if kind == "adjust" else "ord_1")
     async with working(stage):
@@ -166,7 +168,9 @@ async def test_true_answer_counts_in_every_shape(
         await stage.reaches(command, "applied")
 
 
-async def test_huge_numbers_in_the_proof_are_kept_and_no_error(stage: Scene) -> None:
+async def test_huge_numbers_in_the_proof_are_stored_without_an_error(
+    stage: Scene,
+) -> None:
     levels = [{"variantId": "var_1", "stock": 10**40}]
     stage.platform.says(PATHS["adjust"], adjusted(levels=levels))
     command = await stage.plan("adjust", "prod_1")
@@ -177,7 +181,7 @@ async def test_huge_numbers_in_the_proof_are_kept_and_no_error(stage: Scene) -> 
 
 # The first was met: uvloop and a connection that is reset as soon as it was made.
 @pytest.mark.parametrize("error", [AttributeError("peer"), ZeroDivisionError("?")])
-async def test_unclassified_failure_leaves_in_doubt_and_ends_nothing(
+async def test_an_unclassified_failure_leaves_it_uncertain_and_ends_nothing(
     database: Place, error: Exception
 ) -> None:
     broken = Broken(error)

@@ -47,7 +47,7 @@ async def parking(database: Place) -> AsyncIterator[Scene]:
         yield made
 
 
-async def test_an_adjustment_in_the_history_is_applied_at_the_first_look(
+async def test_an_adjustment_in_the_history_is_applied_at_the_first_check(
     stage: Scene,
 ) -> None:
     command = await doubt(stage)
@@ -61,7 +61,7 @@ async def test_an_adjustment_in_the_history_is_applied_at_the_first_look(
     assert "history shows our reference tag" in stage.reason(command)
 
 
-async def test_absence_is_believed_at_the_last_look_only(stage: Scene) -> None:
+async def test_absence_is_believed_at_the_last_check_only(stage: Scene) -> None:
     command = await doubt(stage)
     stage.platform.says(HISTORY, history())
     async with working(stage):
@@ -79,7 +79,7 @@ async def test_absence_is_believed_at_the_last_look_only(stage: Scene) -> None:
 
 
 @pytest.mark.parametrize("before", [1, 2], ids=["look 2", "the last look"])
-async def test_no_look_is_taken_early_for_a_clock_set_forward(
+async def test_a_clock_set_forward_makes_no_check_early(
     before: int, stage: Scene
 ) -> None:
     """Absence would be believed while the request may be under way."""
@@ -100,7 +100,7 @@ async def test_no_look_is_taken_early_for_a_clock_set_forward(
     assert len(stage.server.commands) == 2
 
 
-async def test_a_clock_set_forward_while_the_database_is_waited_for_brings_no_look(
+async def test_a_clock_set_forward_while_the_database_is_busy_starts_no_check(
     stage: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is due is read by the new clock, which nobody has noticed yet."""
@@ -154,7 +154,7 @@ async def test_an_unreadable_event_of_the_product_doubles_no_adjustment(
     assert [body["adjustment"] for body in stage.bodies()] == [-2] * (2 - landed)
 
 
-async def test_what_comes_in_doubt_after_a_clock_was_set_forward_is_not_put_off(
+async def test_a_check_after_a_clock_was_set_forward_is_not_put_off(
     stage: Scene,
 ) -> None:
     """It was set while nothing was in doubt, and nobody looked."""
@@ -168,7 +168,7 @@ async def test_what_comes_in_doubt_after_a_clock_was_set_forward_is_not_put_off(
     assert looks(stage, command) == [(1, "applied")]
 
 
-async def test_it_may_still_land_between_the_looks(stage: Scene) -> None:
+async def test_a_command_may_still_take_effect_between_the_checks(stage: Scene) -> None:
     command = await doubt(stage)
     stage.platform.says(HISTORY, history(), history(move(1, command)))
     async with working(stage):
@@ -178,7 +178,7 @@ async def test_it_may_still_land_between_the_looks(stage: Scene) -> None:
     assert len(stage.server.commands) == 1
 
 
-async def test_absent_is_left_to_a_person_where_that_is_asked_for(
+async def test_an_absent_effect_is_left_to_an_operator_where_configured(
     parking: Scene,
 ) -> None:
     command = await doubt(parking)
@@ -212,7 +212,7 @@ async def test_without_a_history_an_adjustment_is_parked_at_once(stage: Scene) -
     assert "without a stock history" in stage.reason(command)
 
 
-async def test_a_history_that_was_read_before_is_asked_for_again(stage: Scene) -> None:
+async def test_a_history_that_was_read_before_is_requested_again(stage: Scene) -> None:
     """One refusal among many answers is no platform without a history."""
     command = await doubt(stage)
     stage.platform.says(HISTORY, history(move(100, "0", note=None)))
@@ -226,7 +226,7 @@ async def test_a_history_that_was_read_before_is_asked_for_again(stage: Scene) -
     assert len(stage.server.commands) == 1
 
 
-async def test_what_cannot_be_read_tells_nothing_and_is_read_again(
+async def test_an_unreadable_answer_proves_nothing_and_is_read_again(
     stage: Scene,
 ) -> None:
     command = await doubt(stage)
@@ -239,7 +239,7 @@ async def test_what_cannot_be_read_tells_nothing_and_is_read_again(
     assert stage.state(command) == "uncertain"
 
 
-async def test_a_long_storm_does_not_put_looks_off_for_longer_and_longer(
+async def test_a_long_throttling_does_not_put_checks_off_ever_longer(
     stage: Scene,
 ) -> None:
     """While the platform is left alone nothing is asked, and nothing has failed."""
@@ -289,7 +289,7 @@ async def test_an_order_that_shows_the_effect_is_applied(
 
 
 @pytest.mark.parametrize("kind", ["fulfill", "cancel"])
-async def test_an_order_without_the_effect_is_sent_again_after_the_last_look(
+async def test_an_order_without_the_effect_is_sent_again_after_the_last_check(
     kind: str, stage: Scene
 ) -> None:
     command = await doubt(stage, kind)
@@ -302,7 +302,7 @@ async def test_an_order_without_the_effect_is_sent_again_after_the_last_look(
     assert len(stage.server.commands) == 2
 
 
-async def test_a_parcel_without_its_number_is_for_a_person(stage: Scene) -> None:
+async def test_a_parcel_without_its_number_needs_an_operator(stage: Scene) -> None:
     command = await doubt(stage, "fulfill")
     nameless = payloads.shipment(trackingNumber=None, trackingCompany=None)
     order = payloads.order(shipments=[nameless])
@@ -320,7 +320,7 @@ OTHERWISE = [
 
 
 @pytest.mark.parametrize(("asked", "restocked", "says"), OTHERWISE)
-async def test_a_cancellation_with_another_restock_is_for_a_person(
+async def test_a_cancellation_with_another_restock_needs_an_operator(
     asked: bool, restocked: bool, says: str, stage: Scene
 ) -> None:
     """Whoever cancelled it: no repeated cancellation sets that stock right."""
@@ -347,7 +347,7 @@ async def test_a_parcel_that_was_there_before_is_no_proof_without_a_number(
     assert looks(stage, command) == [(1, "absent")]
 
 
-async def test_an_effect_that_landed_twice_is_told(stage: Scene) -> None:
+async def test_an_effect_that_landed_twice_is_reported(stage: Scene) -> None:
     command = await doubt(stage)
     stage.platform.says(HISTORY, history(move(2, command), move(1, command)))
     async with working(stage):
@@ -360,7 +360,7 @@ async def test_an_effect_that_landed_twice_is_told(stage: Scene) -> None:
     assert (found.id, found.detail) == (command, "adj_1")
 
 
-async def test_a_tag_is_believed_without_a_look_at_another_product(
+async def test_a_tag_is_believed_without_a_read_of_another_product(
     stage: Scene,
 ) -> None:
     """Else a platform that names no source of a change would be asked at every look."""
@@ -379,7 +379,9 @@ async def test_a_tag_is_believed_without_a_look_at_another_product(
     assert "productId=prod_1" in read.query
 
 
-async def test_where_notes_are_kept_the_want_of_a_tag_is_enough(stage: Scene) -> None:
+async def test_where_notes_are_stored_a_missing_tag_proves_absence(
+    stage: Scene,
+) -> None:
     before = await stage.plan("adjust", "prod_1")
     async with working(stage):
         await stage.reaches(before, "applied")
@@ -402,7 +404,7 @@ async def test_a_row_of_unknown_shape_hides_no_tag(stage: Scene) -> None:
     assert len(stage.server.commands) == 1
 
 
-async def test_what_a_row_of_unknown_shape_may_be_is_for_a_person(
+async def test_a_row_of_unknown_shape_is_left_to_an_operator(
     stage: Scene,
 ) -> None:
     """Where no notes are kept it may be the very adjustment."""

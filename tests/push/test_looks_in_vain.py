@@ -31,7 +31,9 @@ async def fail_often(stage: Scene, command: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-async def test_it_is_told_once_of_each_command(name: str, stage: Scene) -> None:
+async def test_a_failed_check_is_logged_once_for_each_command(
+    name: str, stage: Scene
+) -> None:
     stage.platform.says("/orders/ord_1/fulfill", message(500))
     stage.platform.says("/orders/ord_1", UNREADABLE[name])
     command = await stage.plan("fulfill", "ord_1")
@@ -44,7 +46,7 @@ async def test_it_is_told_once_of_each_command(name: str, stage: Scene) -> None:
     assert stage.reason(command).removeprefix("uncertain, ") in told
 
 
-async def test_what_nobody_foresaw_is_told_at_once(database: Place) -> None:
+async def test_an_unexpected_error_is_logged_at_once(database: Place) -> None:
     broken = Broken(ZeroDivisionError("?"))
     async with scene(database, http=broken) as stage, working(stage):
         command = await stage.plan("fulfill", "ord_1")
@@ -54,7 +56,7 @@ async def test_what_nobody_foresaw_is_told_at_once(database: Place) -> None:
     assert "ZeroDivisionError" in told
 
 
-async def test_what_was_sent_at_no_known_time_is_looked_for(database: Place) -> None:
+async def test_a_command_sent_at_an_unknown_time_is_looked_up(database: Place) -> None:
     """As a version did that wrote no such time, and died while it was sending."""
     path = database
     async with scene(path) as stage:

@@ -40,7 +40,7 @@ async def test_nothing_leaves_once_sending_has_ended(end: str, database: Place) 
         assert down.asked == len(PRODUCTS)
 
 
-async def test_what_is_not_ended_is_tried_again_at_once(database: Place) -> None:
+async def test_a_retry_that_is_still_allowed_is_tried_at_once(database: Place) -> None:
     down = Broken(httpx.ConnectError("refused"))
     patient = Push.model_validate({"retry_base": "1h", "retry_cap": "2h"})
     async with scene(database, patient, http=down) as stage:

@@ -65,7 +65,7 @@ async def correct(stage: Scene, **members: Any) -> str:
     return await stage.store.quarantine.correct(row, "otto", "the label was replaced")
 
 
-async def test_a_store_that_takes_it_has_the_number_and_ships_nothing(
+async def test_a_store_that_accepts_it_has_the_number_and_ships_nothing(
     stage: Scene,
 ) -> None:
     command = await correct(stage)
@@ -80,7 +80,7 @@ async def test_a_store_that_takes_it_has_the_number_and_ships_nothing(
     assert value_of(stage.place, "quarantine", "state") == "retried"
 
 
-async def test_a_store_that_refuses_it_is_told_in_plain_words(stage: Scene) -> None:
+async def test_a_refusal_of_the_store_is_reported_in_plain_words(stage: Scene) -> None:
     command = await correct(stage)
     stage.platform.says(ORDER, shown(1))
     stage.platform.says(FULFILL, problem(409, "ORDER_ALREADY_FULFILLED"))
@@ -93,7 +93,7 @@ async def test_a_store_that_refuses_it_is_told_in_plain_words(stage: Scene) -> N
 @pytest.mark.parametrize(
     "seen", [shown(2, 1), shown(2, cancellation={"cancelledAt": payloads.instant(2)})]
 )
-async def test_nothing_is_sent_where_the_order_is_not_whole_any_more(
+async def test_nothing_is_sent_where_the_order_has_open_units_again(
     seen: bytes, stage: Scene
 ) -> None:
     """The mirror shows it whole; the store, read just before, does not."""
@@ -129,7 +129,9 @@ async def test_nothing_is_sent_while_the_order_cannot_be_read(stage: Scene) -> N
     assert len(stage.server.commands) == 1
 
 
-async def test_a_lost_answer_is_looked_for_and_not_sent_twice(stage: Scene) -> None:
+async def test_a_correction_with_a_lost_answer_is_looked_up_and_not_sent_twice(
+    stage: Scene,
+) -> None:
     command = await correct(stage)
     stage.platform.says(ORDER, shown(1), shown(2, 2, "JD1", "JD2"))
     stage.platform.says(FULFILL, message(502))
@@ -149,7 +151,7 @@ async def test_a_lost_answer_is_looked_for_and_not_sent_twice(stage: Scene) -> N
         (0, {}, "still has 2 open units in the store"),
     ],
 )
-async def test_it_is_not_offered_where_it_cannot_apply(
+async def test_a_correction_is_not_offered_where_it_cannot_apply(
     units: int, members: dict[str, Any], said: str, stage: Scene
 ) -> None:
     await stage.fold(order(1, units))

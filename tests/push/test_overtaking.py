@@ -57,7 +57,7 @@ async def test_command_refused_unsent_frees_its_lane_at_once(stage: Scene) -> No
 
 
 @pytest.mark.parametrize("shown_at", [1, 50], ids=["older", "of-one-moment"])
-async def test_an_order_that_we_cancelled_is_not_shipped_before_its_news(
+async def test_an_order_that_we_cancelled_is_not_shipped_before_its_webhook(
     shown_at: int, stage: Scene
 ) -> None:
     await stage.fold(payloads.order("ord_1", at=shown_at))
@@ -71,7 +71,7 @@ async def test_an_order_that_we_cancelled_is_not_shipped_before_its_news(
 
 
 @pytest.mark.parametrize("restocked", [True, False], ids=["proved", "parked"])
-async def test_a_cancellation_that_was_read_back_counts_before_its_news(
+async def test_a_refetched_cancellation_counts_before_its_webhook(
     restocked: bool, stage: Scene
 ) -> None:
     """One without the restock that was asked for is no proof, but it is one."""
@@ -133,7 +133,7 @@ async def test_an_order_that_came_back_after_its_cancellation_is_shipped(
         await stage.reaches(parcel, "applied")
 
 
-async def test_told_to_stop_between_claim_and_send_sends_nothing(
+async def test_a_stop_between_claim_and_send_sends_nothing(
     database: Place,
 ) -> None:
     async with scene(database) as stage:

@@ -57,7 +57,7 @@ async def test_the_parcel_of_another_command_is_no_proof(stage: Scene) -> None:
     assert effects(stage) == [("shp_1",), ("shp_2",)]
 
 
-async def test_its_own_parcel_beside_that_of_another_is_one(stage: Scene) -> None:
+async def test_each_command_finds_its_own_parcel_beside_the_other(stage: Scene) -> None:
     first, second = await two(stage, message(500))
 
     async def both(_: Request, connection: Connection) -> None:
@@ -82,7 +82,7 @@ async def test_the_newest_parcel_may_be_listed_first(stage: Scene) -> None:
 @pytest.mark.parametrize(
     "code", ["ORDER_ALREADY_FULFILLED", "QUANTITY_NOT_FULFILLABLE"]
 )
-async def test_a_conflict_with_another_command_is_for_a_person(
+async def test_a_conflict_with_another_command_needs_an_operator(
     code: str, stage: Scene
 ) -> None:
     first, second = await two(stage, problem(409, code))
@@ -109,7 +109,7 @@ async def test_a_parcel_that_a_conflict_proved_proves_no_other(stage: Scene) -> 
     [message(500), problem(409, "QUANTITY_NOT_FULFILLABLE")],
     ids=["unknown", "conflict"],
 )
-async def test_a_part_that_somebody_sent_is_no_proof_of_the_whole(
+async def test_a_foreign_partial_parcel_is_no_proof_of_the_whole(
     refused: bytes, stage: Scene
 ) -> None:
     """What takes all there is leaves nothing: the rest would never be sent."""
@@ -216,7 +216,7 @@ UNPROVED = {
 
 
 @pytest.mark.parametrize(("is_heard", "shown"), UNPROVED.values(), ids=UNPROVED)
-async def test_a_second_part_that_may_have_landed_is_for_a_person(
+async def test_a_second_part_that_may_have_landed_needs_an_operator(
     is_heard: bool, shown: dict[str, Any], stage: Scene
 ) -> None:
     """A platform may put it into the first parcel, or say nothing of units."""
@@ -229,7 +229,7 @@ async def test_a_second_part_that_may_have_landed_is_for_a_person(
     assert len(stage.server.commands) == 2
 
 
-async def test_what_tells_of_no_units_proves_no_absence(stage: Scene) -> None:
+async def test_an_answer_without_units_proves_no_absence(stage: Scene) -> None:
     shipments = FIRST["shipments"]
     order = under_one_number(at=50, shipments=shipments)
     await stage.fold(order)
@@ -251,7 +251,7 @@ async def of_nobody(stage: Scene, *answers: bytes) -> str:
     return await stage.plan("fulfill", "ord_1", **BOX)
 
 
-async def test_a_part_that_a_person_sent_before_is_no_proof_of_another(
+async def test_an_earlier_manual_part_is_no_proof_of_another(
     stage: Scene,
 ) -> None:
     both = document({"data": under_one_number("shp_1", "shp_2", at=60)})
@@ -280,7 +280,7 @@ async def test_a_part_that_was_there_before_it_was_sent_again_may_be_its_own(
     assert len(stage.server.commands) == 2
 
 
-async def test_two_records_may_tell_of_one_parcel_that_left_nothing(
+async def test_two_records_may_describe_one_parcel_that_left_nothing(
     stage: Scene,
 ) -> None:
     done = under_one_number("shp_1", units=1, at=60)
@@ -292,7 +292,7 @@ async def test_two_records_may_tell_of_one_parcel_that_left_nothing(
     assert len(stage.server.commands) == 2
 
 
-async def test_two_boxes_that_a_third_record_tells_of_again_are_not_doubled(
+async def test_two_boxes_that_a_third_record_repeats_are_not_doubled(
     stage: Scene,
 ) -> None:
     both = under_one_number("shp_1", "shp_2", at=60)
@@ -306,7 +306,7 @@ async def test_two_boxes_that_a_third_record_tells_of_again_are_not_doubled(
 
 
 @pytest.mark.parametrize(("units", "state"), [(2, "parked"), (1, "applied")])
-async def test_a_conflict_is_settled_by_what_another_command_left(
+async def test_a_conflict_is_resolved_by_the_effect_of_another_command(
     units: int, state: str, stage: Scene
 ) -> None:
     shown = under_one_number("shp_1", units=units, at=60)
@@ -317,7 +317,7 @@ async def test_a_conflict_is_settled_by_what_another_command_left(
     assert len(stage.server.commands) == 2
 
 
-async def test_an_answer_that_leaves_out_earlier_parcels_forgets_none(
+async def test_an_answer_that_leaves_out_earlier_parcels_removes_none(
     stage: Scene,
 ) -> None:
     """One that a person sent before, under the number, stays known by its news."""

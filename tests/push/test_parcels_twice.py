@@ -52,7 +52,7 @@ async def sent_again(stage: Scene, first: bytes = LOST, **members: Any) -> str:
 @pytest.mark.parametrize(
     ("number", "told"), [(SENT["trackingNumber"], 1), ("another", 0)]
 )
-async def test_a_parcel_that_lands_late_is_told_once(
+async def test_a_parcel_that_takes_effect_late_is_reported_once(
     stage: Scene, number: str, told: int
 ) -> None:
     stage.platform.says(HISTORY, history())
@@ -74,7 +74,7 @@ async def test_a_parcel_that_lands_late_is_told_once(
 
 
 @pytest.mark.parametrize("items", ["two boxes", 3, True, [3], {"a": 1}, None])
-async def test_a_parcel_whose_lines_cannot_be_read_is_told_all_the_same(
+async def test_a_parcel_with_unreadable_lines_is_reported_too(
     items: Any, stage: Scene
 ) -> None:
     """What is not said fits; and the audit, which lifts the fence, gets by it."""

@@ -80,7 +80,9 @@ async def decide(stage: Scene, command: str, verb: str) -> None:
 
 
 @pytest.mark.parametrize("parcels", [(2, 1), (3,), (5,), (4, 1), (1,)], ids=str)
-async def test_an_operator_is_asked_first(stage: Scene, parcels: tuple[int]) -> None:
+async def test_a_partly_shipped_order_needs_an_operator_first(
+    stage: Scene, parcels: tuple[int]
+) -> None:
     await stage.fold(order(1, *parcels))
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
@@ -97,7 +99,7 @@ async def test_an_operator_is_asked_first(stage: Scene, parcels: tuple[int]) -> 
     [((), ()), ((2, 1), (0, 1)), ((5,), (0,)), ((2, None), (0, 1))],
     ids=str,
 )
-async def test_what_has_not_shipped_or_came_back_is_restocked_at_once(
+async def test_unshipped_and_returned_units_are_restocked_at_once(
     stage: Scene, parcels: tuple[int | None, ...], back: tuple[int, ...]
 ) -> None:
     await stage.fold(order(1, *parcels))
@@ -123,7 +125,7 @@ async def test_a_parcel_that_is_still_out_holds_the_restock(
     assert stage.reason(command).startswith(f"{out} of 5 units")
 
 
-async def test_without_a_restock_nothing_is_asked(stage: Scene) -> None:
+async def test_a_cancellation_without_a_restock_needs_no_operator(stage: Scene) -> None:
     await stage.fold(order(1, 2, 1))
     command = await stage.plan("cancel", "ord_1", restock=False)
     async with working(stage):
@@ -155,7 +157,9 @@ async def test_a_parcel_that_is_sent_but_not_mirrored_holds_it(stage: Scene) -> 
     assert stage.reason(command).startswith("2 of 5 units")
 
 
-async def test_what_ships_between_plan_and_send_holds_it(stage: Scene) -> None:
+async def test_a_shipment_between_plan_and_send_holds_the_cancellation(
+    stage: Scene,
+) -> None:
     await stage.fold(order(1))
     stage.dispatcher.pause("cancel", "2026")
     command = await stage.plan("cancel", "ord_1")
@@ -178,7 +182,7 @@ async def test_an_operator_may_restock_all(stage: Scene) -> None:
     assert body["restock"] is True
 
 
-async def test_an_operator_is_asked_again_when_more_has_shipped(stage: Scene) -> None:
+async def test_an_operator_decides_again_when_more_has_shipped(stage: Scene) -> None:
     await stage.fold(order(1, 3))
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
@@ -238,7 +242,7 @@ async def test_the_setting_restocks_the_rest_without_asking(database: Place) -> 
         assert adjust["reason"] == "RESTOCK"
 
 
-async def test_what_shipped_meanwhile_is_not_restocked(database: Place) -> None:
+async def test_units_that_shipped_meanwhile_are_not_restocked(database: Place) -> None:
     """The platform's own answer counts, not what was known when it was planned."""
     async with scene(database, RESTOCK) as stage:
         await stage.fold(order(1, 2))
@@ -289,7 +293,7 @@ async def test_a_kill_between_the_answer_and_the_restock_loses_and_doubles_nothi
         assert adjustments(stage) == [(2, "applied")]
 
 
-async def test_the_row_of_a_file_asks_an_operator(stage: Scene) -> None:
+async def test_the_row_of_a_file_needs_an_operator(stage: Scene) -> None:
     (row,) = csv.DictReader(CASE.read_text("utf-8").splitlines())
     record = Cancellation(
         key="1", order=row["order"], restock=row["restock"] == "yes", reason="CUSTOMER"

@@ -78,7 +78,7 @@ CONFLICTS = [
 
 
 @pytest.mark.parametrize(("kind", "path", "code"), CONFLICTS)
-async def test_conflict_that_a_person_must_see_is_parked(
+async def test_a_conflict_that_an_operator_must_see_is_parked(
     kind: str, path: str, code: str, stage: Scene
 ) -> None:
     stage.platform.says(path, problem(409, code))
@@ -93,7 +93,7 @@ IDEMPOTENCY = [(409, "IDEMPOTENCY_IN_PROGRESS"), (422, "IDEMPOTENCY_KEY_REUSED")
 
 
 @pytest.mark.parametrize(("status", "code"), IDEMPOTENCY)
-async def test_trouble_with_the_key_is_in_doubt(
+async def test_a_problem_with_the_key_leaves_the_command_uncertain(
     status: int, code: str, stage: Scene
 ) -> None:
     stage.platform.says(FULFILL, problem(status, code))
@@ -122,7 +122,7 @@ ALREADY = [
 @pytest.mark.parametrize(
     ("kind", "name", "order", "state"), ALREADY, ids=[row[1] for row in ALREADY]
 )
-async def test_conflict_is_settled_by_what_the_order_shows(
+async def test_a_conflict_is_resolved_by_what_the_order_shows(
     kind: str, name: str, order: dict[str, Any], state: str, plain: bool, stage: Scene
 ) -> None:
     said = {"error": "already"} if plain else {"code": "ORDER_ALREADY"}
@@ -141,7 +141,7 @@ async def test_conflict_is_settled_by_what_the_order_shows(
     ), name
 
 
-async def test_conflict_is_asked_about_again_when_the_order_cannot_be_read(
+async def test_a_conflict_is_checked_again_when_the_order_cannot_be_read(
     stage: Scene,
 ) -> None:
     stage.platform.says(FULFILL, problem(409, "ORDER_ALREADY_FULFILLED"))

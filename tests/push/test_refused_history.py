@@ -32,7 +32,7 @@ async def read_before(stage: Scene) -> str:
     return await stage.plan("adjust", "prod_1")
 
 
-async def test_one_refusal_lets_nothing_out_that_the_history_tells_of(
+async def test_a_refused_history_read_lets_no_recorded_command_out(
     stage: Scene,
 ) -> None:
     """A gateway may say so for a moment, just when a restored daemon starts."""
@@ -63,7 +63,7 @@ async def test_a_history_that_is_refused_for_good_holds_nothing_up(
     assert asked == 5
 
 
-async def test_a_job_does_not_say_that_it_read_what_was_refused(stage: Scene) -> None:
+async def test_a_job_with_a_refused_read_is_not_reported_as_done(stage: Scene) -> None:
     ended = stage.reports
     stage.platform.says(HISTORY, REFUSED)
     async with audited(stage):
@@ -77,7 +77,7 @@ async def test_a_job_does_not_say_that_it_read_what_was_refused(stage: Scene) ->
     assert ended[1] == ("audit", "the history was read")
 
 
-async def test_a_lock_meanwhile_makes_no_stranger_a_past_of_our_own(
+async def test_a_lock_during_a_refused_audit_adopts_no_foreign_effect(
     stage: Scene,
 ) -> None:
     """An audit that is begun anew would take what it meets for a restored database."""
@@ -103,7 +103,7 @@ async def test_a_lock_meanwhile_makes_no_stranger_a_past_of_our_own(
             assert "another Backhaul" in str(stage.dispatcher.switch.reasons())
 
 
-async def test_what_nobody_foresaw_in_it_ends_nothing_else(
+async def test_an_unexpected_error_in_the_history_ends_nothing_else(
     stage: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is sent meanwhile; a daemon that ends would receive no webhooks."""

@@ -59,7 +59,7 @@ async def begin(at: House, state: str, copy: Place) -> str:
 
 
 @pytest.mark.parametrize("state", ["planned", "uncertain"])
-async def test_a_step_that_was_overtaken_before_a_restore_is_not_made(
+async def test_an_adjustment_superseded_before_a_restore_is_not_sent(
     state: str,
     database: Place,
     new_database: NewDatabase,
@@ -85,7 +85,7 @@ async def test_a_step_that_was_overtaken_before_a_restore_is_not_made(
         assert await moves(shop) == MOVES
 
 
-async def test_a_count_that_is_handed_in_again_is_not_reckoned_from_an_old_level(
+async def test_a_count_sent_again_is_not_computed_from_an_old_level(
     database: Place, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     copy = new_database()
@@ -108,7 +108,7 @@ async def test_a_count_that_is_handed_in_again_is_not_reckoned_from_an_old_level
 
 
 @pytest.mark.parametrize("looks_as_before", [True, False])
-async def test_what_a_newer_count_has_made_true_is_not_made_good_again(
+async def test_a_difference_that_a_newer_count_corrected_is_not_corrected_again(
     looks_as_before: bool, database: Place, new_database: NewDatabase, tmp_path: Path
 ) -> None:
     """Nothing here knows of that count until it is handed in again."""

@@ -47,7 +47,7 @@ async def doubled(stage: Scene) -> list[str]:
     ]
 
 
-async def test_each_box_is_found_and_none_is_named_doubled(stage: Scene) -> None:
+async def test_each_box_is_found_and_no_box_is_named_doubled(stage: Scene) -> None:
     shows(stage, "shp_1", "shp_2")
     asked = await boxes(stage, BOX, BOX)
     async with audited(stage):
@@ -71,7 +71,7 @@ async def test_a_box_that_is_left_over_is_named_by_the_last(stage: Scene) -> Non
 
 
 @pytest.mark.parametrize("asks", [OTHER_LINE, BOX | {"tracking_number": "BD9"}])
-async def test_a_box_that_no_other_command_asks_for_is_named_at_once(
+async def test_a_box_that_no_other_command_explains_is_named_at_once(
     asks: dict[str, Any], stage: Scene
 ) -> None:
     shows(stage, "shp_1", "shp_2")
@@ -100,7 +100,7 @@ async def test_a_damaged_command_keeps_no_box_from_being_named(stage: Scene) -> 
     assert await doubled(stage) == ["shp_2"]
 
 
-async def test_what_a_record_that_comes_in_later_asks_for_is_doubled_no_more(
+async def test_a_box_that_a_later_record_explains_is_no_longer_doubled(
     stage: Scene,
 ) -> None:
     """Until then it cannot be told from a second landing, and is named."""

@@ -94,7 +94,7 @@ async def test_where_both_are_shown_each_has_its_own(stage: Scene) -> None:
     assert stage.told("command.doubled") == []
 
 
-async def test_where_nothing_is_left_to_be_sent_it_is_done(stage: Scene) -> None:
+async def test_a_command_with_nothing_left_to_send_is_done(stage: Scene) -> None:
     """Two records may tell of one parcel: it is what both ask for."""
     async with working(stage):
         await decided(stage)

@@ -73,7 +73,9 @@ async def compete(stage: Scene, state: State, **members: Any) -> str:
     return command
 
 
-async def test_what_a_person_called_applied_may_be_the_change(stage: Scene) -> None:
+async def test_a_command_that_an_operator_marked_applied_may_be_the_change(
+    stage: Scene,
+) -> None:
     """Else the other would be taken for done, and is lost without a word."""
     async with working(stage):
         await learn(stage)
@@ -90,7 +92,7 @@ async def test_what_a_person_called_applied_may_be_the_change(stage: Scene) -> N
 
 # Beside one that is being sent no look is taken.
 @pytest.mark.parametrize("state", [s for s in State if s is not State.SENDING])
-async def test_whatever_became_of_a_command_it_may_have_landed(
+async def test_a_command_in_any_state_may_have_taken_effect(
     state: State, stage: Scene
 ) -> None:
     command = await compete(stage, state)
@@ -105,7 +107,7 @@ RIVALS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", RIVALS)
-async def test_a_rival_is_told_by_what_the_history_shows(
+async def test_a_competing_adjustment_is_recognized_in_the_history(
     name: str, stage: Scene
 ) -> None:
     command = await compete(stage, State.PARKED, **RIVALS[name])
@@ -129,7 +131,7 @@ async def test_without_a_variant_any_adjustment_of_the_product_may_compete(
 
 
 @pytest.mark.parametrize("member", [{"delta": -3}, {"variant_id": "var_2"}], ids=str)
-async def test_what_would_show_as_another_change_is_no_rival(
+async def test_an_adjustment_that_shows_differently_does_not_compete(
     member: dict[str, Any], stage: Scene
 ) -> None:
     command = await compete(stage, State.PARKED, **member)
@@ -146,7 +148,7 @@ async def test_what_would_show_as_another_change_is_no_rival(
         (None, "parked"),
     ],
 )
-async def test_a_rival_that_was_given_up_a_week_before_is_none(
+async def test_an_adjustment_abandoned_a_week_before_does_not_compete(
     given_up: str | None, state: str, stage: Scene
 ) -> None:
     """The change is of 12:00 on March 1st; what is open was not given up at all."""

@@ -93,7 +93,7 @@ async def patient(database: Place) -> AsyncIterator[Scene]:
         yield made
 
 
-async def test_one_command_of_a_lane_is_under_way_and_the_others_wait_their_turn(
+async def test_commands_of_one_lane_are_sent_one_after_the_other(
     stage: Scene,
 ) -> None:
     holding = Holding()
@@ -127,7 +127,7 @@ async def test_lanes_do_not_wait_for_one_another(stage: Scene) -> None:
         await stage.reaches(behind, "applied")
 
 
-async def test_no_more_than_the_set_number_is_under_way(patient: Scene) -> None:
+async def test_at_most_the_configured_number_is_under_way(patient: Scene) -> None:
     holding = Holding()
     planned = [await patient.plan("fulfill", f"ord_{number}") for number in range(8)]
     for number in range(8):
@@ -171,7 +171,7 @@ async def test_cancelled_order_is_not_fulfilled(stage: Scene) -> None:
     assert stage.attempts(refused) == []
 
 
-async def test_told_to_stop_it_finishes_what_is_under_way_and_sends_no_more(
+async def test_a_stop_finishes_commands_under_way_and_sends_no_others(
     stage: Scene,
 ) -> None:
     holding = Holding()

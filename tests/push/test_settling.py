@@ -31,12 +31,12 @@ STATES = {
 NEEDS_A_LOOK = {Outcome.CHECK_ABSENT, Outcome.CHECK_EFFECT}
 
 
-def test_every_outcome_has_its_step() -> None:
+def test_every_outcome_has_its_transition() -> None:
     assert set(CAUSES) == set(STATES) == set(Outcome) - NEEDS_A_LOOK
 
 
 @pytest.mark.parametrize("outcome", STATES, ids=lambda outcome: outcome.value)
-def test_step(outcome: Outcome) -> None:
+def test_each_outcome_leads_to_its_state(outcome: Outcome) -> None:
     verdict = Verdict(outcome, "because", retry_after_seconds=None)
     step = transition_of(ClassifiedResponse(verdict, {"a": 1}), 0, START, 0.0, Push())
     state = State.SENDING
@@ -61,7 +61,7 @@ def test_failures_wait_within_the_set_bounds(failures: int, seconds: float) -> N
     assert step.due_at == f"2026-03-01T12:{minutes:02.0f}:{rest:06.3f}Z"
 
 
-def test_interrupted_command_is_in_doubt() -> None:
+def test_an_interrupted_command_is_uncertain() -> None:
     state = State.SENDING
     for cause in interrupted().causes:
         state = next_state(state, cause)

@@ -26,7 +26,7 @@ SIZES = [
 ]
 
 
-async def test_a_count_becomes_one_step_from_what_is_there(
+async def test_a_count_becomes_one_adjustment_of_the_current_level(
     database: Place, tmp_path: Path
 ) -> None:
     """What was sold since it counted is taken off, whether it was heard of or not."""
@@ -77,7 +77,7 @@ async def test_a_count_waits_for_the_order_of_a_cancellation_before_it(
         assert await at.stock(lamp) == 10
 
 
-async def test_a_damaged_step_takes_its_count_to_a_person(
+async def test_a_damaged_adjustment_brings_its_count_to_an_operator(
     database: Place, tmp_path: Path
 ) -> None:
     async with house(database, tmp_path) as at:
@@ -96,7 +96,7 @@ async def test_a_damaged_step_takes_its_count_to_a_person(
         assert await at.stock(lamp) == 10
 
 
-async def test_a_newer_count_takes_the_place_of_a_waiting_one(
+async def test_a_newer_count_replaces_a_waiting_one(
     database: Place, tmp_path: Path
 ) -> None:
     async with house(database, tmp_path) as at:
@@ -116,7 +116,7 @@ async def test_a_newer_count_takes_the_place_of_a_waiting_one(
         assert await at.stock(lamp) == 8
 
 
-async def test_a_person_lets_a_large_step_pass_unless_it_is_outdated(
+async def test_an_operator_releases_a_large_adjustment_unless_it_is_outdated(
     database: Place,
     tmp_path: Path,
 ) -> None:
@@ -139,7 +139,7 @@ async def test_a_person_lets_a_large_step_pass_unless_it_is_outdated(
         assert await at.stock(lamp) == 99
 
 
-async def test_a_count_whose_step_was_dropped_is_counted_anew_once_it_is_resent(
+async def test_a_resent_count_recomputes_its_discarded_adjustment(
     database: Place,
     tmp_path: Path,
 ) -> None:
@@ -165,7 +165,7 @@ async def test_a_count_whose_step_was_dropped_is_counted_anew_once_it_is_resent(
         assert await at.stock(lamp) == 5
 
 
-async def test_what_was_asked_for_before_the_count_is_in_it(
+async def test_an_adjustment_planned_before_the_count_is_in_it(
     database: Place, tmp_path: Path
 ) -> None:
     """An adjustment waits; the count knows of it, and it must not count twice."""
@@ -229,7 +229,7 @@ async def test_each_back_office_means_its_counts_in_its_way(
         assert "2 sold and not shipped then" in at.reason(on_hand)
 
 
-async def test_a_step_that_the_platform_finds_overtaken_is_reckoned_anew(
+async def test_an_adjustment_refused_as_outdated_is_recomputed(
     database: Place,
     tmp_path: Path,
 ) -> None:
@@ -246,7 +246,7 @@ async def test_a_step_that_the_platform_finds_overtaken_is_reckoned_anew(
         assert await at.stock(lamp) == 6
 
 
-async def test_a_step_that_moves_others_stops_all_counts_until_a_person_resumes(
+async def test_an_adjustment_that_moves_others_stops_counts_until_resumed(
     database: Place,
     tmp_path: Path,
 ) -> None:
@@ -273,7 +273,7 @@ def told(at: House, action: str) -> list[str]:
     return [line for line in at.log if line.startswith(f"{action}: ")]
 
 
-async def test_a_dry_run_reckons_and_sends_nothing(
+async def test_a_dry_run_computes_and_sends_nothing(
     database: Place, tmp_path: Path
 ) -> None:
     async with house(database, tmp_path, push={"dry_run": True}) as at:
@@ -289,7 +289,7 @@ async def test_a_dry_run_reckons_and_sends_nothing(
         assert await at.stock(lamp) == 10
 
 
-async def test_a_step_that_is_always_refused_goes_to_a_person(
+async def test_an_adjustment_that_is_always_refused_goes_to_an_operator(
     database: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A platform that compares with another stock than it shows refuses every step."""

@@ -95,7 +95,9 @@ async def counted(database: Place) -> AsyncIterator[Scene]:
         logger.remove(sink)
 
 
-async def test_it_is_told_once_and_tried_until_it_works(database: Place) -> None:
+async def test_an_unread_count_is_logged_once_and_retried_until_read(
+    database: Place,
+) -> None:
     async with counted(database) as on:
         on.reader.cable = False
         waits = ("planned", "the product cannot be read: the cable is out")
@@ -112,7 +114,7 @@ async def test_it_is_told_once_and_tried_until_it_works(database: Place) -> None
         assert (state, "nothing to do" in reason) == ("applied", True)
 
 
-async def test_a_count_that_nobody_foresaw_stops_no_other(database: Place) -> None:
+async def test_a_count_with_an_unexpected_error_stops_no_other(database: Place) -> None:
     async with counted(database) as on:
         on.reader.bug = True
         said = "cannot be processed: OverflowError: date value out of range"
@@ -131,7 +133,7 @@ async def test_a_count_that_nobody_foresaw_stops_no_other(database: Place) -> No
     ("table", "column", "state"),
     [("stock_targets", "payload", "parked"), ("stock_targets", "quantity", "applied")],
 )
-async def test_a_damaged_count_never_becomes_a_step(
+async def test_a_damaged_count_never_becomes_an_adjustment(
     table: str, column: str, state: str, database: Place
 ) -> None:
     """What counts is the payload, which a digest guards."""
@@ -146,7 +148,7 @@ async def test_a_damaged_count_never_becomes_a_step(
         assert len(on.reader.asked) == (state == "applied")
 
 
-async def test_what_stays_unexplained_is_read_three_times_more(database: Place) -> None:
+async def test_an_unexplained_level_is_read_three_more_times(database: Place) -> None:
     async with counted(database) as on:
         on.reader.levels["var_1"] -= 4
         for wait_seconds in ROUNDS_SECONDS:
@@ -164,7 +166,7 @@ async def test_what_stays_unexplained_is_read_three_times_more(database: Place) 
         assert rows_of(on.place, COMMANDS_AND_TARGETS, kind="adjust") == []
 
 
-async def test_nothing_is_reckoned_before_the_history_is_read(database: Place) -> None:
+async def test_nothing_is_computed_before_the_history_is_read(database: Place) -> None:
     """After a restore it may tell of steps that this database does not know."""
     async with counted(database) as on:
         on.fenced = True

@@ -44,7 +44,9 @@ def verb(facts: CommandFacts) -> str:
         (CommandFacts("target", State.PARKED, was_sent=False), RESEND),
     ],
 )
-def test_the_decision_fits_what_is_known(facts: CommandFacts, expected: str) -> None:
+def test_the_recommendation_fits_the_known_facts(
+    facts: CommandFacts, expected: str
+) -> None:
     assert verb(facts) == expected
 
 

@@ -63,7 +63,7 @@ def log_bytes(path: Path) -> int:
     return path.with_name("backhaul.db-wal").stat().st_size
 
 
-def test_the_log_takes_what_is_written_meanwhile_and_the_copy_begins_once(
+def test_the_log_accepts_writes_during_the_copy_and_the_copy_begins_once(
     path: Path, writer: sqlite3.Connection
 ) -> None:
     before = count(path, "filling")
@@ -90,7 +90,7 @@ def test_the_log_takes_what_is_written_meanwhile_and_the_copy_begins_once(
     assert log_bytes(path) == 0
 
 
-def test_it_is_given_up_when_the_log_takes_the_room_that_is_left(
+def test_a_copy_is_abandoned_when_the_log_uses_up_the_room(
     path: Path, writer: sqlite3.Connection
 ) -> None:
     plenty = 10 * path.stat().st_size
@@ -148,7 +148,7 @@ def test_nothing_is_flushed_to_the_copy_before_the_log_is_let_go(
     ]
 
 
-def test_a_disk_that_is_nearly_full_is_reported_with_what_is_needed(
+def test_a_nearly_full_disk_is_reported_with_the_needed_space(
     tmp_path: Path,
 ) -> None:
     """The numbers differ in print, though both are about 3 MB."""

@@ -86,7 +86,7 @@ def test_a_damaged_database_is_not_copied(database: Path) -> None:
     assert files(database.parent) == ["backhaul.db"]
 
 
-def test_a_database_that_cannot_be_read_is_what_is_named(tmp_path: Path) -> None:
+def test_the_unreadable_database_is_named(tmp_path: Path) -> None:
     """Not the file to write, in which there is nothing to mend."""
     unread = tmp_path / ("n" * 300) / "backhaul.db"
     with pytest.raises(BackhaulError, match=r"backhaul\.db: cannot be read: file name"):
@@ -94,13 +94,13 @@ def test_a_database_that_cannot_be_read_is_what_is_named(tmp_path: Path) -> None
     assert files(tmp_path) == []
 
 
-def test_a_copy_that_is_given_up_leaves_nothing(database: Path) -> None:
+def test_an_abandoned_copy_leaves_nothing(database: Path) -> None:
     with pytest.raises(file_backup.Ended):
         file_backup.copy(database, database.with_name("copy.db"), lambda: True)
     assert files(database.parent) == ["backhaul.db"]
 
 
-def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("a" * 5_000)
     with pytest.raises(CorruptData, match="not a database"):
         drill(tmp_path / "notes.txt", CLOCK)
@@ -118,7 +118,7 @@ def foreign(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [empty, foreign])
-def test_what_is_no_backup_of_ours_is_refused(
+def test_a_foreign_database_is_refused_as_backup(
     database: Path, tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     """Opening it would bring it to our schema, and make it an empty one of ours."""
@@ -133,7 +133,7 @@ def test_what_is_no_backup_of_ours_is_refused(
     assert files(tmp_path) == ["backhaul.db", "theirs.db"]
 
 
-def test_restored_it_holds_what_the_backup_did(database: Path) -> None:
+def test_a_restored_database_equals_the_backup(database: Path) -> None:
     backup = database.with_name("backup.db")
     file_backup.copy(database, backup)
     with closing(sqlite3.connect(database)) as connection, connection:
@@ -180,7 +180,7 @@ def test_nothing_of_a_restore_that_was_killed_is_in_the_next(database: Path) -> 
     assert not [*database.parent.glob(f"{killed.name}*")]
 
 
-def test_what_people_took_away_since_is_told_when_it_is_back(database: Path) -> None:
+def test_removals_that_a_restore_undid_are_reported(database: Path) -> None:
     backup = database.with_name("backup.db")
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.executemany(
@@ -243,7 +243,7 @@ def test_a_damaged_backup_touches_nothing(database: Path) -> None:
     assert files(database.parent) == ["backhaul.db", "backup.db"]
 
 
-def test_a_backup_of_a_newer_version_is_what_is_named(database: Path) -> None:
+def test_the_backup_of_a_newer_version_is_named(database: Path) -> None:
     backup = database.with_name("backup.db")
     file_backup.copy(database, backup)
     with closing(sqlite3.connect(backup)) as connection, connection:
@@ -258,7 +258,7 @@ def test_a_backup_of_a_newer_version_is_what_is_named(database: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
-def test_a_backup_that_is_cut_off_is_what_is_damaged(
+def test_a_truncated_backup_is_reported_as_damaged(
     database: Path, share: float
 ) -> None:
     """Whoever tries it out must not think that the database is."""
@@ -272,7 +272,7 @@ def test_a_backup_that_is_cut_off_is_what_is_damaged(
         restore(backup, database, ["main"], CLOCK)
 
 
-def test_it_takes_the_place_of_a_damaged_database(database: Path) -> None:
+def test_a_backup_replaces_a_damaged_database(database: Path) -> None:
     backup = database.with_name("backup.db")
     file_backup.copy(database, backup)
     damage(database, "users")
@@ -335,7 +335,7 @@ async def test_backups_dated_by_a_clock_that_was_ahead_are_the_oldest(
     )
 
 
-async def test_what_a_person_put_beside_the_backups_stays(
+async def test_a_foreign_file_beside_the_backups_stays(
     database: Path, tmp_path: Path
 ) -> None:
     """A name that sorts behind today's would be the first to go."""
@@ -353,7 +353,7 @@ async def test_what_a_person_put_beside_the_backups_stays(
     assert kept == sorted([*made, *theirs])
 
 
-async def test_what_a_kill_left_of_a_backup_goes_with_the_next(
+async def test_a_backup_interrupted_by_a_kill_is_removed_by_the_next(
     database: Path, tmp_path: Path
 ) -> None:
     """Its name comes never again; a copy that a person is making has another."""
@@ -420,7 +420,7 @@ def later() -> Iterator[list[str]]:
         yield steps
 
 
-def test_an_upgrade_is_told_and_keeps_what_was(
+def test_an_upgrade_is_logged_and_keeps_all_rows(
     tmp_path: Path, later: list[str]
 ) -> None:
     path = tmp_path / "backhaul.db"
@@ -486,7 +486,7 @@ async def test_damage_met_while_writing_ends_the_program(database: Path) -> None
     await store.stop()
 
 
-def test_damage_met_anywhere_is_told_with_what_to_do(
+def test_damage_met_anywhere_is_reported_with_the_remedy(
     database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage(database)

@@ -103,7 +103,7 @@ def stands(store: SqliteStore, id_: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-async def test_what_it_may_contain_waits_for_a_person_and_nothing_else(
+async def test_only_commands_that_a_damaged_count_may_contain_wait_for_an_operator(
     broken: bytes, store: SqliteStore
 ) -> None:
     counted(store, broken)
@@ -119,7 +119,7 @@ async def test_what_it_may_contain_waits_for_a_person_and_nothing_else(
 
 
 @pytest.mark.parametrize("broken", [*BROKEN, b'{"promises": ["x"]}'])
-async def test_what_it_may_have_reckoned_with_is_given_up_all_the_same(
+async def test_a_command_that_a_damaged_count_includes_can_be_parked(
     broken: bytes, store: SqliteStore
 ) -> None:
     counted(store, broken, second=AWARE)
@@ -135,7 +135,7 @@ async def test_its_second_copy_says_the_same(broken: bytes, store: SqliteStore) 
     assert await claimed(store) == [BEFORE, OTHER]
 
 
-async def test_a_count_that_is_not_made_true_yet_is_reckoned_anew(
+async def test_a_count_that_is_not_applied_yet_is_computed_again(
     store: SqliteStore,
 ) -> None:
     """That mends it by itself."""
@@ -148,7 +148,7 @@ async def test_a_count_that_is_not_made_true_yet_is_reckoned_anew(
 
 @pytest.mark.parametrize("spoiled", ["levels", "evidence", "payload"])
 @pytest.mark.parametrize("broken", BROKEN)
-async def test_its_product_is_read_back_with_what_is_known(
+async def test_a_damaged_count_is_read_with_its_remaining_facts(
     spoiled: str, broken: bytes, store: SqliteStore
 ) -> None:
     counted(store, b'{"var_1": 10, "var_2": 4}')
@@ -172,7 +172,7 @@ async def test_its_product_is_read_back_with_what_is_known(
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-async def test_a_person_is_shown_the_rest_of_it(
+async def test_an_operator_sees_the_rest_of_a_damaged_count(
     broken: bytes, store: SqliteStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     counted(store, broken)

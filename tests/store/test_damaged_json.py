@@ -124,7 +124,9 @@ async def claimed(store: SqliteStore, prepare: Any = prepare) -> list[str]:
     return [command.id for command, _ in found]
 
 
-async def test_it_is_not_claimed(store: SqliteStore, damaged: bytes) -> None:
+async def test_a_damaged_command_is_not_claimed(
+    store: SqliteStore, damaged: bytes
+) -> None:
     put(store, BAD, "planned", damaged)
     put(store, GOOD, "planned", ADJUST, lane="other")
     assert await claimed(store) == [GOOD]
@@ -133,7 +135,7 @@ async def test_it_is_not_claimed(store: SqliteStore, damaged: bytes) -> None:
 
 @pytest.mark.parametrize("column", ["id", "target", "lane", "instance"])
 @pytest.mark.parametrize("state", ["planned", "sending", "uncertain"])
-async def test_what_is_no_text_any_more_stops_no_other(
+async def test_a_column_that_is_no_text_stops_no_other_command(
     column: str, state: str, store: SqliteStore
 ) -> None:
     """Of `lane` and `instance` no digest is kept, of an early version's row of none."""
@@ -179,7 +181,7 @@ async def test_a_damaged_count_stops_no_other(column: str, store: SqliteStore) -
     assert rows(store.path, states) == [("b", "parked"), ("c", "waiting")]
 
 
-async def test_what_cannot_be_made_ready_lets_the_others_leave(
+async def test_a_command_that_cannot_be_prepared_lets_the_others_leave(
     store: SqliteStore,
 ) -> None:
     """Valid JSON, but not what was written: no member is where it was."""
@@ -207,7 +209,7 @@ async def test_an_order_that_is_no_text_any_more_lets_the_others_leave(
     assert states(store) == {"b": "parked", "c": "sending"}
 
 
-async def test_a_start_takes_what_was_being_sent(
+async def test_a_start_parks_a_damaged_command_that_was_being_sent(
     store: SqliteStore, damaged: bytes
 ) -> None:
     put(store, BAD, "sending", damaged)
@@ -218,7 +220,7 @@ async def test_a_start_takes_what_was_being_sent(
 
 
 @pytest.mark.parametrize("column", ["payload", "baseline"])
-async def test_what_is_in_doubt_is_looked_for(
+async def test_an_uncertain_damaged_command_is_looked_up(
     column: str, store: SqliteStore, damaged: bytes
 ) -> None:
     put(store, BAD, "uncertain", ADJUST)
@@ -230,7 +232,7 @@ async def test_what_is_in_doubt_is_looked_for(
     assert states(store) == {"b": "parked", "c": "uncertain"}
 
 
-async def test_none_is_looked_for_in_its_stead_that_was_not_looked_at(
+async def test_no_unchecked_command_is_looked_up_in_its_place(
     store: SqliteStore, damaged: bytes
 ) -> None:
     """Its request would be sent again, under its key, as the disk has it now."""
@@ -242,7 +244,7 @@ async def test_none_is_looked_for_in_its_stead_that_was_not_looked_at(
     assert states(store) == {"b": "parked", "c": "parked"}
 
 
-async def test_it_may_have_made_any_change_of_its_product(
+async def test_a_damaged_command_may_have_made_any_change_of_its_product(
     store: SqliteStore, damaged: bytes
 ) -> None:
     put(store, BAD, "parked", damaged)
@@ -251,7 +253,9 @@ async def test_it_may_have_made_any_change_of_its_product(
     assert await store.uncertain.count_competing_adjustments(doubt.command, NOW) == 1
 
 
-async def test_a_count_is_reckoned(store: SqliteStore, damaged: bytes) -> None:
+async def test_a_count_beside_a_damaged_command_is_computed(
+    store: SqliteStore, damaged: bytes
+) -> None:
     """What is planned and damaged will not leave, so it is no promise."""
     moved = payloads.stock_change(at=1, adjustment_id="adj_1")
     await take(store, payloads.envelope("inventory/level_update", moved))
@@ -273,7 +277,7 @@ async def test_a_count_is_reckoned(store: SqliteStore, damaged: bytes) -> None:
     assert len(shelf.movements) == 1
 
 
-async def test_a_damaged_step_of_a_count_is_known_by_its_id(
+async def test_a_damaged_adjustment_of_a_count_is_known_by_its_id(
     store: SqliteStore, damaged: bytes
 ) -> None:
     """A foreign movement it would be taken for, and be made good a second time."""
@@ -293,7 +297,7 @@ async def test_a_damaged_cancellation_under_way_may_restock(
     assert told == f"cancel command {BAD[:8]} is in progress"
 
 
-async def test_what_it_asked_of_its_order_is_in_doubt(
+async def test_the_request_of_a_damaged_command_is_uncertain(
     store: SqliteStore, damaged: bytes
 ) -> None:
     put(store, BAD, "planned", damaged, ("fulfill", "ord_1"))
@@ -305,7 +309,9 @@ async def test_what_it_asked_of_its_order_is_in_doubt(
 @pytest.mark.parametrize(
     "query", [*FIND.values(), GUEST, *OBJECT.values(), *TIMELINE.values()]
 )
-async def test_a_life_is_told(query: str, store: SqliteStore, damaged: bytes) -> None:
+async def test_queries_of_the_timeline_read_damaged_rows(
+    query: str, store: SqliteStore, damaged: bytes
+) -> None:
     for table in ("orders", "products", "customers"):
         change = f"UPDATE {table} SET document = CAST(? AS TEXT)"  # noqa: S608 - constants
         write(store.path, change, damaged)
@@ -313,7 +319,7 @@ async def test_a_life_is_told(query: str, store: SqliteStore, damaged: bytes) ->
     asked(store, lambda c: c.execute(query, VALUES).fetchall())
 
 
-async def test_a_tag_in_the_history_is_taken_in(
+async def test_a_tag_of_a_damaged_command_in_the_history_is_recorded(
     store: SqliteStore, damaged: bytes
 ) -> None:
     """Of the damaged one too: it landed, whatever it was."""
@@ -335,7 +341,7 @@ async def test_a_tag_in_the_history_is_taken_in(
     assert await store.tags.record_double_parcels("main") == []
 
 
-async def test_after_a_restore_all_others_are_doubted(
+async def test_after_a_restore_all_others_are_uncertain(
     store: SqliteStore, damaged: bytes
 ) -> None:
     put(store, BAD, "planned", damaged)
@@ -345,13 +351,17 @@ async def test_after_a_restore_all_others_are_doubted(
     assert states(store) == {"b": "parked", "c": "uncertain"}
 
 
-async def test_a_person_decides_about_it(store: SqliteStore, damaged: bytes) -> None:
+async def test_an_operator_decides_a_damaged_command(
+    store: SqliteStore, damaged: bytes
+) -> None:
     put(store, BAD, "parked", damaged)
     decided = Decision(BAD, "drop", "kim", "damaged")
     assert (await store.decisions.decide(decided)).state is State.REJECTED
 
 
-async def test_what_is_planned_is_listed(store: SqliteStore, damaged: bytes) -> None:
+async def test_planned_commands_are_listed_beside_a_damaged_one(
+    store: SqliteStore, damaged: bytes
+) -> None:
     put(store, BAD, "planned", damaged)
     put(store, GOOD, "planned", ADJUST)
     listed = asked(store, lambda c: planned(c, Filter(), 9))
@@ -365,7 +375,7 @@ async def test_surplus_effects_of_the_others_are_found(store: SqliteStore) -> No
     assert (found.id, found.detail) == (GOOD, "adj_2, adj_3")
 
 
-async def test_who_is_told_of_orders_is_told_of_the_others(
+async def test_subscribers_of_orders_receive_the_other_orders(
     store: SqliteStore, damaged: bytes
 ) -> None:
     topics = frozenset({"order.placed"})
@@ -406,7 +416,7 @@ async def test_the_others_are_found(store: SqliteStore, damaged: bytes) -> None:
 
 
 @pytest.mark.parametrize("state", ["waiting", "quarantined", "accepted"])
-async def test_what_comes_beside_its_record_again_is_taken(
+async def test_a_repeated_record_beside_a_damaged_one_is_accepted(
     state: str, store: SqliteStore, damaged: bytes
 ) -> None:
     """One that waits is mended by that; of all else a person is told."""
@@ -424,7 +434,9 @@ async def test_what_comes_beside_its_record_again_is_taken(
     assert [outcome.state for outcome in outcomes] == [again, "waiting"]
 
 
-async def test_what_waits_beside_it_is_matched(store: SqliteStore) -> None:
+async def test_a_record_that_waits_beside_a_damaged_one_is_matched(
+    store: SqliteStore,
+) -> None:
     """It is a count's record, in whose place a newer one would be put."""
     clock = VirtualClock()
     count = StockLevel(key="k", sku="NONE", quantity=1, as_of=NOW)
@@ -441,7 +453,7 @@ async def test_what_waits_beside_it_is_matched(store: SqliteStore) -> None:
     assert found["good"] == "waiting"
 
 
-async def test_what_a_forgotten_life_did_is_known_by_its_id(
+async def test_an_effect_from_before_the_restore_is_known_by_its_id(
     store: SqliteStore, damaged: bytes
 ) -> None:
     tagged = TaggedAdjustment(BAD, "adj_1", ())
@@ -457,7 +469,7 @@ FROZEN = "outbox_schema.py"
 """Steps of the schema stay as they are."""
 
 
-def test_no_query_reads_what_is_written_of_a_command_unguarded() -> None:
+def test_no_query_reads_json_of_a_command_unguarded() -> None:
     """`members` guards it; only an index is written out."""
     bare = [
         f"{path.name}: {found.group(0)}"

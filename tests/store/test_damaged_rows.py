@@ -72,7 +72,7 @@ def test_values_and_where_they_end_make_the_digest(
     assert is_intact(None, after)
 
 
-async def test_a_body_that_changed_is_set_aside(store: SqliteStore) -> None:
+async def test_a_body_that_changed_is_quarantined(store: SqliteStore) -> None:
     body = payloads.envelope("orders/create", payloads.order())
     for _ in range(2):
         await store.inbox.append(payloads.arrival(body))

@@ -16,6 +16,7 @@ from backhaul.store.filters import (
     FIELDS,
     LONGEST_FILTER,
     QUARANTINE,
+    STOCK,
     Allowed,
     Filter,
     FilterError,
@@ -93,7 +94,7 @@ def test_a_wrong_text_is_explained(text: str, parts: list[str]) -> None:
         assert part in str(caught.value)
 
 
-def test_a_list_takes_only_its_own_fields() -> None:
+def test_a_list_accepts_only_its_own_fields() -> None:
     with pytest.raises(FilterError, match=r"the fields are state$"):
         parse_filter("sku=A", {"state": ()}, NOW)
 
@@ -130,12 +131,12 @@ def test_a_filter_is_the_filter_of_its_own_text(members: dict[str, object]) -> N
         ('sku="a state=open"', None, 'sku="a state=open"'),
     ],
 )
-def test_one_term_is_replaced(text: str, value: str | None, expected: str) -> None:
+def test_a_single_term_is_replaced(text: str, value: str | None, expected: str) -> None:
     assert with_term(text, "state", value) == expected
 
 
 def test_every_field_can_be_written() -> None:
-    written = {*QUARANTINE, *COMMANDS, *EVENTS, *DELIVERIES}
+    written = {*QUARANTINE, *COMMANDS, *EVENTS, *DELIVERIES, *STOCK}
     assert written == {*FIELDS, "id"}
 
 
@@ -147,6 +148,7 @@ def test_every_field_can_be_written() -> None:
         (COMMANDS, "reason=timeout", Filter(reason="timeout")),
         (EVENTS, "topic=orders/create", Filter(topic="orders/create")),
         (EVENTS, "id=3 object=ord_1", Filter(ids=(3,), object="ord_1")),
+        (STOCK, "below=-1 state=held", Filter(below="-1", state="held")),
         (DELIVERIES, "kind=stock state=parked", Filter(kind="stock", state="parked")),
     ],
 )
@@ -175,7 +177,7 @@ def test_a_wrong_term_of_a_list_is_explained(
         parse_filter(text, allowed, NOW)
 
 
-def test_the_terms_of_a_text_can_be_taken_away_one_by_one() -> None:
+def test_the_terms_of_a_text_can_be_removed_one_by_one() -> None:
     text = 'since=1h  sku="LAMP 2" blue'
     assert terms_of(text) == [
         ("since=1h", 'sku="LAMP 2" blue'),

@@ -165,7 +165,7 @@ def test_a_killed_move_is_run_again(
     complete(source, target, rows)
 
 
-def test_no_line_of_the_last_steps_leaves_two_databases_in_use(
+def test_a_kill_in_the_last_steps_never_leaves_two_databases_in_use(
     server: Postgres, tmp_path: Path
 ) -> None:
     """From a file, where a mark, a log and a name are changed one after the other."""
@@ -196,7 +196,7 @@ def test_a_server_that_dies_leaves_the_source_in_use(
 
     with monkeypatch.context() as patched:
         patched.setattr(in_server.PostgresTarget, "commit", after_the_end)
-        with pytest.raises(BackhaulError, match="run the command again"):
+        with pytest.raises(BackhaulError, match="Run the command again"):
             moved(path, url)
     server.start()
     assert path.read_bytes() == file

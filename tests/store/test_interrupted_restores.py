@@ -185,14 +185,14 @@ def test_a_start_undoes_a_restore_that_was_interrupted(interrupted: Path) -> Non
     assert not file_replacement.is_interrupted(interrupted)
 
 
-def test_the_doctor_says_so(interrupted: Path) -> None:
+def test_doctor_reports_an_interrupted_restore(interrupted: Path) -> None:
     (found,) = check(interrupted)
     assert (found.state, found.check) == (State.FAIL, "database")
     assert "a restore into" in found.said
     assert "backhaul restore FILE" in found.fix
 
 
-def test_the_next_restore_undoes_it_and_says_so(
+def test_the_next_restore_undoes_an_interrupted_one_and_says_so(
     interrupted: Path, files: Files
 ) -> None:
     done = restoring.restore(files.backup, interrupted, ["main"], CLOCK)
@@ -254,7 +254,7 @@ def test_a_log_of_the_restored_database_does_not_stay_beside_the_old_one(
 
 @pytest.mark.parametrize("suffix", [*file_backup.SIDES, ""])
 @pytest.mark.parametrize("state", WORST[:5], ids="-".join)
-def test_what_disturbs_the_place_before_its_check_undoes_the_restore(
+def test_a_disturbed_place_before_the_check_undoes_the_restore(
     files: Files,
     tmp_path: Path,
     state: tuple[str, ...],

@@ -135,7 +135,7 @@ async def blocked(store: SqliteStore, block: Any, count: int) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-async def test_a_claim_does_not_look_at_those_who_wait_their_turn(
+async def test_a_claim_does_not_read_commands_that_wait_their_turn(
     block: Block, tmp_path: Path
 ) -> None:
     costs = []
@@ -161,7 +161,7 @@ def grown(few: list[int], many: list[int]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("cause", [Cause.CONFIRMED, Cause.UNKNOWN, Cause.NOT_SENT])
-async def test_a_lane_is_worked_off_without_a_look_at_its_end(
+async def test_a_lane_is_worked_off_without_reading_its_end(
     cause: Cause, tmp_path: Path
 ) -> None:
     """Nor does it cost more to stand in line at the end of a long one."""
@@ -180,7 +180,7 @@ async def test_a_lane_is_worked_off_without_a_look_at_its_end(
     assert grown(*costs) == []
 
 
-async def test_news_of_a_product_do_not_look_through_its_lane(tmp_path: Path) -> None:
+async def test_changes_of_a_product_do_not_read_its_lane(tmp_path: Path) -> None:
     """None is under way, and none may be: each of them would be looked at."""
     costs = []
     for count in SIZES:
@@ -221,7 +221,7 @@ async def claimed_dry(
 
 @pytest.mark.parametrize("own_lanes", [True, False])
 @pytest.mark.parametrize("rehearsed", DRY_RUNS)
-async def test_a_claim_does_not_look_at_what_a_dry_run_holds_back(
+async def test_a_claim_does_not_read_commands_held_by_a_dry_run(
     rehearsed: Sequence[str], own_lanes: bool, tmp_path: Path
 ) -> None:
     """Nor does who is not held back, though they stand before it in its lane."""
@@ -300,7 +300,9 @@ def flagged(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-async def test_a_wrong_mark_lets_none_out_of_turn(block: Block, tmp_path: Path) -> None:
+async def test_a_wrong_lane_flag_releases_no_command_out_of_turn(
+    block: Block, tmp_path: Path
+) -> None:
     """A disk may flip it, or a hand."""
     async with counted(tmp_path / "backhaul.db") as (store, _):
         await plan(store, "fulfill", "ord_1", lane=LANE)

@@ -246,7 +246,7 @@ def test_only_a_daemon_that_receives_may_use_the_database(path: Path, url: str) 
         open_store(url, CLOCK)
 
 
-def test_a_plain_move_does_not_remove_what_was_received(path: Path, url: str) -> None:
+def test_a_plain_move_keeps_received_events(path: Path, url: str) -> None:
     prepare_live_move(path, url, CLOCK)
     receive(url, "1")
     with pytest.raises(BackhaulError, match="add --live to complete that move"):

@@ -22,7 +22,7 @@ def actions() -> Iterator[list[str]]:
     logger.remove(sink)
 
 
-def test_each_turn_is_told_once(tmp_path: Path, actions: list[str]) -> None:
+def test_each_turn_is_logged_once(tmp_path: Path, actions: list[str]) -> None:
     size = LogSize(tmp_path / "backhaul.db")
     size.check()
     with (tmp_path / "backhaul.db-wal").open("wb") as log:

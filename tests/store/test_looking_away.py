@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CLOCK = SystemClock()
 
 
-async def test_a_file_that_cannot_be_opened_is_looked_at_later(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_opened_is_checked_later(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     with open_readable(path) as store:
         with pytest.raises(Busy, match="unable to open database file"):
@@ -27,7 +27,7 @@ async def test_a_file_that_cannot_be_opened_is_looked_at_later(tmp_path: Path) -
             assert await store.mirror.count("product", "main") == 0
 
 
-async def test_damage_is_not_looked_at_again_and_again(tmp_path: Path) -> None:
+async def test_damage_is_not_checked_again_and_again(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     path.write_bytes(b"no database at all, and long enough for a header" * 100)
     with open_readable(path) as store, pytest.raises(CorruptData, match="restore a"):

@@ -57,7 +57,7 @@ def columns_written(said: list[str]) -> dict[str, set[str]]:
     }
 
 
-def test_only_what_changed_is_written(connection: sqlite3.Connection) -> None:
+def test_only_changed_rows_are_written(connection: sqlite3.Connection) -> None:
     """An UPDATE that names a column writes to every index of it."""
     assert len(written(connection, note="one")) == 2
     assert columns_written(written(connection, note="two")) == {"orders": {"document"}}

@@ -161,7 +161,7 @@ async def test_an_event_is_folded_once_wherever_it_waits(
     assert len(contents(path)["changes"]) == 4
 
 
-async def test_search_finds_what_was_moved(server: Postgres, tmp_path: Path) -> None:
+async def test_search_finds_moved_objects(server: Postgres, tmp_path: Path) -> None:
     path, url = tmp_path / "backhaul.db", server.empty()
     fill(path, {"search_documents": [(7, "order", "main", "ord_1", "#1001", "Émile")]})
     moved(path, url)

@@ -69,7 +69,7 @@ def test_a_new_file_gets_every_table(tmp_path: Path) -> None:
     assert rows(path, "SELECT count(*) FROM events") == [(0,)]
 
 
-def test_plugins_of_the_library_are_kept_away_from_it(tmp_path: Path) -> None:
+def test_plugins_of_the_library_are_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     meddler = Meddler()
     pm.register(meddler)
@@ -83,7 +83,7 @@ def test_plugins_of_the_library_are_kept_away_from_it(tmp_path: Path) -> None:
     assert meddler.prepared == 0
 
 
-def test_a_file_that_nobody_may_read_now_is_not_called_damaged(tmp_path: Path) -> None:
+def test_a_file_without_read_permission_is_not_called_damaged(tmp_path: Path) -> None:
     """Who believed it would restore a backup over a database that is whole."""
     path = tmp_path / "backhaul.db"
     open_store(path, SystemClock())
@@ -104,7 +104,7 @@ def test_a_file_that_nobody_may_read_now_is_not_called_damaged(tmp_path: Path) -
     )
 
 
-def test_what_is_damaged_or_none_of_ours_is_told_as_that(tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_file_is_reported_as_such(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     path.write_text("hello")
     with pytest.raises(CorruptData, match=r"is damaged .*: backhaul restore FILE"):
@@ -162,7 +162,7 @@ async def test_a_database_of_the_first_release_is_upgraded(tmp_path: Path) -> No
     assert rows(path, classes) == [("other", "")]
 
 
-async def test_opening_again_keeps_what_is_there(tmp_path: Path) -> None:
+async def test_opening_again_keeps_all_rows(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     async with started_store(path) as store:
         await take(store, envelope("orders/create", order()))
@@ -314,7 +314,7 @@ def test_a_new_database_is_for_its_owner_only(tmp_path: Path) -> None:
     }
 
 
-def test_a_database_keeps_the_mode_that_somebody_gave_it(tmp_path: Path) -> None:
+def test_a_database_keeps_its_file_mode(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     open_store(path, SystemClock())
     path.chmod(0o640)
@@ -338,7 +338,7 @@ def test_the_lock_is_private_and_given_back(tmp_path: Path) -> None:
         ("locked", "is a directory"),
     ],
 )
-def test_a_state_folder_that_cannot_be_used_is_told(
+def test_a_state_folder_that_cannot_be_used_is_reported(
     place: str, reason: str, tmp_path: Path
 ) -> None:
     """None of these is a bug, and none mends itself: the exit code is 78."""
@@ -354,7 +354,9 @@ def test_a_state_folder_that_cannot_be_used_is_told(
     assert "name a folder that the daemon can write to" in found.hint
 
 
-def test_a_folder_of_the_database_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_a_folder_of_the_database_that_cannot_be_used_is_reported(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(
         ConfigurationError, match=r"file: database\.url: .*not a folder"
@@ -363,6 +365,6 @@ def test_a_folder_of_the_database_that_cannot_be_used_is_told(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
-def test_what_is_told_alike_of_every_file_is_left_to_that(number: int) -> None:
+def test_a_general_file_error_is_passed_on_unchanged(number: int) -> None:
     with pytest.raises(OSError, match="as it was"), setting_errors("state_dir"):
         raise OSError(number, "as it was")

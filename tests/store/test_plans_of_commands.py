@@ -54,7 +54,7 @@ PLANS = {
     PLANS,
     ids=["count", "restock", "claim", "start", "habits", "order", "rows"],
 )
-async def test_it_looks_at_few_of_all_that_took_effect(
+async def test_a_query_reads_few_of_the_commands_that_took_effect(
     query: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "b.db"

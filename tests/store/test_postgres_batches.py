@@ -43,7 +43,7 @@ def connection(postgres_server: PostgresDatabases) -> Iterator[Connection]:
         yield opened
 
 
-def test_a_batch_writes_what_single_statements_write(connection: Connection) -> None:
+def test_a_batch_writes_the_same_as_single_statements(connection: Connection) -> None:
     for row in ROWS:
         connection.execute(ADD, row)
     alone = connection.execute(READ).fetchall()
@@ -89,7 +89,7 @@ def test_a_batch_keeps_the_order_of_its_rows(connection: Connection) -> None:
     assert connection.execute(READ).fetchall() == rows
 
 
-def test_a_batch_without_rows_asks_the_server_nothing(connection: Connection) -> None:
+def test_a_batch_without_rows_sends_no_statement(connection: Connection) -> None:
     connection.executemany(batch("no statement"), [])
 
 

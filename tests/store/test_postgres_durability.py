@@ -106,12 +106,12 @@ def follow(finding: Finding, nodes: Nodes) -> None:
     nodes.primary.run(finding.hint.removeprefix(RUN))
 
 
-def test_nothing_is_found_where_a_replica_confirms(nodes: Nodes) -> None:
+def test_no_problem_is_found_where_a_replica_confirms(nodes: Nodes) -> None:
     assert found_at(nodes.primary) == []
     assert found_at(nodes.primary, quorum=False) == []
 
 
-def test_an_ordinary_role_is_told_which_grant_it_lacks(nodes: Nodes) -> None:
+def test_the_check_names_the_grant_that_an_ordinary_role_lacks(nodes: Nodes) -> None:
     nodes.primary.run(f"REVOKE pg_read_all_stats FROM {ROLE}")
     finding = only(found_at(nodes.primary))
     assert finding.key == "pg_stat_replication"
@@ -215,7 +215,7 @@ def test_missing_replicas_are_counted(nodes: Nodes) -> None:
     await_no_problem(nodes)
 
 
-def test_a_replica_is_not_taken_for_a_primary(nodes: Nodes) -> None:
+def test_a_replica_is_not_mistaken_for_a_primary(nodes: Nodes) -> None:
     finding = only(found_at(nodes.standbys[0], quorum=False))
     assert "target_session_attrs=read-write" in finding.hint
 
@@ -236,7 +236,7 @@ def test_doctor_refuses_for_a_quorum_and_warns_otherwise(nodes: Nodes) -> None:
 @pytest.mark.parametrize(
     ("promise", "state"), [("quorum", State.FAIL), ("single", State.WARN)]
 )
-async def test_doctor_checks_what_the_settings_promise(
+async def test_doctor_checks_the_promises_of_the_settings(
     nodes: Nodes, tmp_path: Path, promise: str, state: State
 ) -> None:
     configure(nodes, synchronous_commit="off")

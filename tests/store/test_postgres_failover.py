@@ -143,7 +143,7 @@ async def test_a_store_at_rest_follows_the_new_primary(nodes: Nodes) -> None:
     await store.stop()
 
 
-def test_a_commit_that_was_told_not_to_wait_is_unknown(nodes: Nodes) -> None:
+def test_a_commit_whose_wait_was_cancelled_is_unknown(nodes: Nodes) -> None:
     """The server answers it as if nothing was the matter."""
     nodes.primary.run("CREATE TABLE kept (number integer)")
     connection = Connection(nodes.url)

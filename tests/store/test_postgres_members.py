@@ -150,7 +150,7 @@ async def test_a_store_is_folded_on_where_its_last_owner_stopped(url: str) -> No
         assert states == ["before", "before", "after"]
 
 
-async def test_what_waits_for_a_store_is_folded_though_its_stream_has_grown(
+async def test_waiting_events_of_a_store_are_folded_though_its_stream_has_grown(
     url: str,
 ) -> None:
     """The new owner has seen the stream already: it folds another store of it."""
@@ -165,7 +165,7 @@ async def test_what_waits_for_a_store_is_folded_though_its_stream_has_grown(
         assert (await fold_with(second, fold_to_body)).folded == 2
 
 
-async def test_a_store_that_is_taken_again_is_not_folded_before_it_is_ready(
+async def test_a_store_that_is_claimed_again_is_not_folded_before_it_is_ready(
     url: str,
 ) -> None:
     async with joined(url, "a", ["one"]) as store:
@@ -200,7 +200,7 @@ async def test_no_event_is_lost_when_a_slice_is_not_committed(
         assert (await fold_with(store, fold_to_body)).folded == 2
 
 
-async def test_a_look_at_an_idle_database_costs_the_same_for_any_number_of_stores(
+async def test_a_poll_of_an_idle_database_costs_the_same_for_any_number_of_stores(
     url: str,
 ) -> None:
     names = [f"s{number}" for number in range(50)]
@@ -223,7 +223,9 @@ async def test_a_look_at_an_idle_database_costs_the_same_for_any_number_of_store
         assert len(asked) == 1
 
 
-async def test_a_change_of_another_store_hides_none_from_the_index(url: str) -> None:
+async def test_a_change_of_another_store_hides_no_change_from_the_index(
+    url: str,
+) -> None:
     """The ids of changes become visible out of their order, over all stores."""
     async with joined(url, "a", BOTH) as first, joined(url, "b", BOTH) as second:
         await shared_out(first, second)
@@ -237,7 +239,7 @@ async def test_a_change_of_another_store_hides_none_from_the_index(url: str) -> 
         assert (await first.search.follow(describe, 1.0)).indexed == 0
 
 
-async def test_a_change_of_another_store_hides_none_from_a_connection(
+async def test_a_change_of_another_store_hides_no_change_from_a_connection(
     url: str,
 ) -> None:
     topics = frozenset({"order.updated"})
@@ -280,7 +282,7 @@ async def test_a_decision_of_the_last_owner_changes_nothing(url: str) -> None:
         assert due == [(later,)], "its request may still be on its way"
 
 
-async def test_only_the_commands_of_the_store_that_was_taken_are_uncertain(
+async def test_only_the_commands_of_the_claimed_store_are_uncertain(
     url: str,
 ) -> None:
     async with joined(url, "a", BOTH) as store:

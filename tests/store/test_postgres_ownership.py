@@ -97,7 +97,7 @@ async def test_a_member_that_joins_gets_its_share(url: str) -> None:
         assert await share(first) == [(surplus,)]
 
 
-async def test_what_was_left_to_another_member_is_taken_when_that_one_leaves(
+async def test_a_store_left_to_another_member_is_claimed_when_that_member_leaves(
     url: str,
 ) -> None:
     """The number of stores without an owner is the same as when it left one."""
@@ -126,12 +126,12 @@ async def test_members_with_other_stores_share_nothing(url: str) -> None:
             assert await share(second) == [("three",)]
 
 
-async def test_a_member_that_only_receives_takes_no_store(url: str) -> None:
+async def test_a_member_that_only_receives_claims_no_store(url: str) -> None:
     async with joined(url, "a", roles=("receiver",)) as receiver:
         assert await share(receiver) == [()]
 
 
-async def test_a_member_that_was_fenced_writes_no_more(url: str) -> None:
+async def test_a_fenced_member_can_no_longer_write(url: str) -> None:
     async with joined(url, "a") as first, joined(url, "b") as second:
         await share(first)
         await first.kv.put("written by", "a")
@@ -159,7 +159,7 @@ async def test_a_member_knows_when_another_one_will_be_silent(url: str) -> None:
         assert (await second.ownership.balance()).taken == ("*", "main")
 
 
-async def test_nobody_is_fenced_by_a_member_that_has_just_joined(url: str) -> None:
+async def test_a_member_that_has_just_joined_fences_no_other(url: str) -> None:
     """All members may start together after the server was away."""
     async with joined(url, "a") as first, joined(url, "b") as second:
         await share(first)
@@ -176,7 +176,7 @@ CUT_SELF = "SELECT pg_terminate_backend(pg_backend_pid())"
 
 
 @pytest.mark.parametrize("is_within", [True, False])
-async def test_nobody_is_fenced_after_the_server_was_away(
+async def test_no_member_is_fenced_after_the_server_was_away(
     url: str, is_within: bool
 ) -> None:
     """A member that was cut off itself gives the others time to come back.
@@ -213,7 +213,7 @@ async def test_a_member_in_the_middle_of_a_transaction_is_not_fenced(
         assert await share(second) == [("*", "main")]
 
 
-async def test_what_was_handed_over_before_is_written_before_a_store_is_given_up(
+async def test_pending_writes_finish_before_a_store_is_released(
     url: str,
 ) -> None:
     async with joined(url, "a") as store:
@@ -249,7 +249,7 @@ async def test_the_right_to_send_ends_before_another_can_take_over(
         assert lease.allows(lease.now())
 
 
-async def test_what_was_claimed_long_ago_is_not_sent(
+async def test_a_command_that_was_claimed_long_ago_is_not_sent(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
@@ -327,7 +327,7 @@ def unknown(*_: object) -> None:
     raise CommitUnknown("the connection was lost during a commit")
 
 
-async def test_only_what_may_be_written_twice_may_have_an_unknown_commit(
+async def test_only_repeatable_writes_may_have_an_unknown_commit(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or each failover would end every daemon, and the receiving of webhooks."""
@@ -350,7 +350,7 @@ async def test_only_what_may_be_written_twice_may_have_an_unknown_commit(
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-async def test_stores_of_a_take_without_an_answer_are_owned_after_all(
+async def test_stores_of_an_unanswered_claim_are_owned_after_all(
     url: str,
     monkeypatch: pytest.MonkeyPatch,
     is_committed: bool,
@@ -439,7 +439,7 @@ def test_the_rounds_of_another_database_are_not_compared(tmp_path: Path) -> None
     assert other.earlier() is None
 
 
-async def test_an_idle_owner_gives_signs_of_life(url: str) -> None:
+async def test_an_idle_owner_sends_heartbeats(url: str) -> None:
     async with joined(url, "a") as store:
         await owning(store)
         run(url, LONG_AGO)

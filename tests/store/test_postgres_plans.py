@@ -12,6 +12,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store.commands import Sendable
+from backhaul.store.filters import Filter, Sort
 from backhaul.store.order_lists import OrderTab
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.database import open_store
@@ -19,6 +20,7 @@ from backhaul.store.postgres.dialect import batched, numbered
 from backhaul.store.sql.dialect import BATCH
 from backhaul.store.sql.read_models import near_matches
 from backhaul.store.sql.records import mappings
+from backhaul.store.stock_lists import PushState
 from scenes import commands
 from scenes.cluster_members import became_owner, member
 from scenes.databases import append, fold_all
@@ -173,6 +175,33 @@ async def test_no_list_of_the_mirror_reads_a_whole_table(
 
 def _orders(tab: OrderTab, reader: Reader) -> None:
     reader.orders(tab, ["main"], 51)
+
+
+async def test_no_page_of_stock_reads_a_whole_table(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(monkeypatch)
+    store = open_store(url, SystemClock(), member("a"))
+    store.start()
+    recorder.seen.clear()
+    filters = [
+        *(Filter(), Filter(words=("lamp",)), Filter(sku="A"), Filter(object="p")),
+        *(Filter(state=state.value) for state in PushState),
+    ]
+    for wanted in filters:
+        for sort in (Sort.USUAL, Sort.LOWEST):
+            await store.read(partial(_stock, wanted, sort))
+    await store.read(lambda reader: reader.state_counts("stock"))
+    await store.stop()
+    listed = [sql for sql in recorder.seen if sql.lstrip().startswith("SELECT")]
+    assert len(listed) > 2 * len(filters)
+    with closing(Connection(url)) as connection:
+        found = {sql: scanned for sql in listed if (scanned := scans(connection, sql))}
+    assert not found
+
+
+def _stock(wanted: Filter, sort: Sort, reader: Reader) -> None:
+    reader.stock(wanted, ["main"], 101, None, sort, 10_000)
 
 
 def test_near_matches_read_no_whole_table(url: str) -> None:

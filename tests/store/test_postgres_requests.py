@@ -128,7 +128,7 @@ class Pausing:
         return {"jobs": [asked["name"]]}
 
 
-async def test_each_request_is_carried_out_once_and_names_who_asked_where(
+async def test_each_request_is_carried_out_once_and_names_its_sender(
     url: str,
 ) -> None:
     pausing = Pausing()
@@ -176,7 +176,7 @@ async def test_a_refusal_is_relayed(
             await relay(standby).act("a/b", ASKED)
 
 
-async def test_a_request_that_nobody_began_is_not_carried_out_later(
+async def test_a_request_that_was_never_started_is_not_carried_out_later(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pausing = Pausing()
@@ -192,7 +192,7 @@ async def test_a_request_that_nobody_began_is_not_carried_out_later(
     assert [each["name"] for each in pausing.calls] == ["next"]
 
 
-async def test_a_sync_that_nobody_began_is_shown_as_a_trouble(
+async def test_a_sync_that_was_never_started_is_shown_as_a_problem(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "BEGIN_SECONDS", SOON)
@@ -405,7 +405,7 @@ async def test_the_owner_of_its_store_decides_about_a_delivery(
         assert [member for member, _ in two.acted] == ["b", "a"]
 
 
-async def test_a_request_for_a_store_that_is_given_up_is_not_carried_out(
+async def test_a_request_for_a_released_store_is_not_carried_out(
     url: str,
 ) -> None:
     async with (

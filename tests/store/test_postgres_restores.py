@@ -81,7 +81,7 @@ async def test_after_a_restore_every_open_command_is_checked_before_it_is_sent(
     await store.stop()
 
 
-async def test_a_daemon_from_before_the_restore_writes_no_more(url: str) -> None:
+async def test_a_daemon_from_before_the_restore_can_no_longer_write(url: str) -> None:
     """It was cut off, and comes back after the restore."""
     store = await owner_of(url)
     run(url, "UPDATE members SET beat_at = beat_at - interval '1 hour'")
@@ -182,7 +182,7 @@ def test_an_old_archive_is_a_warning(
     }
 
 
-def test_a_role_without_pg_monitor_is_told_what_it_cannot_see(
+def test_the_check_says_what_a_role_without_pg_monitor_cannot_see(
     archiving: Postgres, url: str
 ) -> None:
     archiving.run(f"CREATE ROLE plain LOGIN PASSWORD '{PASSWORD}'")
@@ -195,7 +195,7 @@ def test_a_role_without_pg_monitor_is_told_what_it_cannot_see(
     ]
 
 
-def test_a_slot_that_nobody_reads_is_found(
+def test_an_unread_replication_slot_is_found(
     server: Postgres, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(durability, "HELD_BYTES", 0)

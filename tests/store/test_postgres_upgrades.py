@@ -97,7 +97,7 @@ def upgrading(url: str) -> Iterator[Future[str]]:
             upgrade.result(HANG_SECONDS)
 
 
-def test_an_older_version_runs_on_after_steps_that_only_add(url: str) -> None:
+def test_an_older_version_runs_on_after_migrations_that_only_add(url: str) -> None:
     with later_on_servers(EXPAND, INDEX):
         assert create(url) == ""
     assert steps(url) == {*OWN, EXPAND, INDEX}
@@ -105,7 +105,7 @@ def test_an_older_version_runs_on_after_steps_that_only_add(url: str) -> None:
     assert database_at(url).pending_migrations() == []
 
 
-def test_an_older_version_is_refused_once_something_was_taken_away(url: str) -> None:
+def test_an_older_version_is_refused_once_something_was_removed(url: str) -> None:
     with later_on_servers():
         assert create(url) == ""
     before = steps(url)
@@ -117,7 +117,7 @@ def test_an_older_version_is_refused_once_something_was_taken_away(url: str) -> 
         join(url, "old")
 
 
-def test_a_version_that_knows_what_replaced_it_is_not_refused(url: str) -> None:
+def test_a_version_that_knows_the_replacement_is_not_refused(url: str) -> None:
     with later_on_servers():
         create(url)
     with later_on_servers(EXPAND):
@@ -125,7 +125,7 @@ def test_a_version_that_knows_what_replaced_it_is_not_refused(url: str) -> None:
         join(url, "between", 900)
 
 
-def test_a_step_that_takes_away_waits_for_an_older_member(url: str) -> None:
+def test_a_migration_that_removes_waits_for_an_older_member(url: str) -> None:
     join(url, "old", silent="30 s")
     with later_on_servers():
         waits = create(url)
@@ -161,7 +161,7 @@ def test_a_member_that_joins_meanwhile_is_waited_for(url: str) -> None:
     assert run(url, _NULLABLE) == [("YES",)]
 
 
-async def test_an_older_owner_that_stands_still_writes_no_more(url: str) -> None:
+async def test_an_older_owner_that_was_paused_can_no_longer_write(url: str) -> None:
     store = open_store(url, SystemClock(), Member("old", "here", "0.2.0"))
     store.start()
     try:
@@ -225,13 +225,13 @@ def test_a_locked_table_is_left_to_its_user_and_tried_again(
             tries.append(seconds)
             reader.rollback()
 
-        monkeypatch.setattr(schema, "_pause", pause)
+        monkeypatch.setattr(schema, "pause", pause)
         assert create(url) == ""
         assert len(tries) == 1
     assert steps(url) == {*OWN, EXPAND}
 
 
-def test_migrate_says_which_daemon_a_step_waits_for(
+def test_migrate_names_the_daemon_that_a_migration_waits_for(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     join(url, "old")
@@ -265,7 +265,7 @@ def test_several_daemons_that_start_at_once_upgrade_once(url: str) -> None:
     assert run(url, _INDEX_STATE) == [(True,)]
 
 
-def test_no_released_step_locks_a_table_to_index_it() -> None:
+def test_no_released_migration_locks_a_table_to_index_it() -> None:
     """A step that does more than indexing is one transaction, and holds its locks."""
     for step, statements in list(STEPS.items())[1:]:
         own = " ".join(statements)

@@ -67,7 +67,7 @@ def test_a_server_that_does_not_answer(server: Postgres, path: Path) -> None:
         moved(path, url)
     said = refusal(path, url)
     assert said.startswith("postgresql://127.0.0.1:9/postgres?options=")
-    assert "check that the server runs" in said
+    assert "Check that the server accepts connections" in said
 
 
 def test_a_wrong_password(server: Postgres, path: Path) -> None:
@@ -286,6 +286,7 @@ async def test_a_daemon_elsewhere_that_runs(
     moved(path, url)
     store = open_server(url, SystemClock(), member)
     store.start()
+    await store.ownership.join(("main",))
     keeping = asyncio.create_task(store.ownership.keep())
     await until(lambda: has_member(url), "it gave a sign of life")
     with pytest.raises(AlreadyRunning) as refused:

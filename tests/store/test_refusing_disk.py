@@ -55,7 +55,7 @@ async def limit_pages(writer: Writer, pages: int) -> None:
     await writer.urgent(unit)
 
 
-async def test_a_full_disk_is_told_and_outlived(writer: Writer, path: Path) -> None:
+async def test_a_full_disk_is_logged_and_survived(writer: Writer, path: Path) -> None:
     (size,) = rows(path, "PRAGMA page_count")[0]
     await limit_pages(writer, size + 20)
     async with served(inbox_of(writer, path)) as receiver:
@@ -71,7 +71,7 @@ async def test_a_full_disk_is_told_and_outlived(writer: Writer, path: Path) -> N
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
 
 
-async def test_a_disk_that_fills_in_a_burst_keeps_whom_it_answered(
+async def test_a_disk_that_fills_in_a_burst_keeps_acknowledged_deliveries(
     writer: Writer, path: Path
 ) -> None:
     (size,) = rows(path, "PRAGMA page_count")[0]

@@ -178,7 +178,7 @@ def test_through_a_symbolic_link_the_file_itself_is_replaced(
     ],
     ids=["pipe", "folder", "broken link", "nothing"],
 )
-def test_what_is_no_file_is_no_backup(
+def test_a_place_that_is_no_file_is_no_backup(
     tmp_path: Path, make: Callable[[Path], object], said: str
 ) -> None:
     named = tmp_path / "backup.db"
@@ -265,7 +265,7 @@ def test_a_backup_that_is_not_what_its_manifest_says_is_refused(
 
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
 @pytest.mark.parametrize("word", [FOREIGN, GARBAGE])
-def test_what_lies_beside_a_backup_is_not_read_into_it(
+def test_a_log_beside_a_backup_is_not_read_into_it(
     files: Files, tmp_path: Path, suffix: str, word: str
 ) -> None:
     """With a manifest the file alone is the backup; without one it is refused."""

@@ -72,7 +72,7 @@ def backed_up(store: SqliteStore) -> Path:
 
 
 @pytest.mark.parametrize(("verbs", "says"), SINCE_OPEN.values(), ids=SINCE_OPEN)
-async def test_a_command_that_was_decided_since_is_told_when_it_is_open_again(
+async def test_a_decided_command_that_a_restore_reopened_is_reported(
     store: SqliteStore, verbs: list[str], says: str | None
 ) -> None:
     command = await plan(store, "adjust", "prod_1")
@@ -83,7 +83,7 @@ async def test_a_command_that_was_decided_since_is_told_when_it_is_open_again(
 
 
 @pytest.mark.parametrize(("verbs", "says"), SINCE_PARKED.values(), ids=SINCE_PARKED)
-async def test_and_when_it_waits_for_a_person_again(
+async def test_a_command_that_needs_an_operator_again_is_reported(
     store: SqliteStore, verbs: list[str], says: str | None
 ) -> None:
     command = await plan(store, "adjust", "prod_1")
@@ -94,7 +94,7 @@ async def test_and_when_it_waits_for_a_person_again(
     assert await told(store, backup) == ((line,) if line else ())
 
 
-async def test_of_a_command_that_was_on_its_way_it_is_said_that_it_must_wait(
+async def test_a_command_that_was_under_way_is_reported_as_waiting(
     store: SqliteStore,
 ) -> None:
     """Nobody can decide what is being sent; the next start puts it in doubt."""
@@ -122,7 +122,7 @@ BEHIND_A_STEP = [(verbs, says) for verbs, says in SINCE_OPEN.values() if says]
 
 
 @pytest.mark.parametrize(("verbs", "says"), BEHIND_A_STEP)
-async def test_of_a_count_the_adjustment_that_it_stands_behind_is_named(
+async def test_the_adjustment_that_blocks_a_count_is_named(
     store: SqliteStore, verbs: list[str], says: str
 ) -> None:
     """The count itself cannot be decided then: it follows its adjustment."""
@@ -151,7 +151,7 @@ async def test_of_a_count_that_is_parked_again_with_its_adjustment_too(
     assert await told(store, backup) == (f"a command that was {confirmed}",)
 
 
-async def test_what_moved_by_itself_or_is_not_in_the_backup_is_not(
+async def test_commands_that_moved_alone_or_are_not_in_the_backup_are_not_reported(
     store: SqliteStore,
 ) -> None:
     """It landed after all; or no record has asked for it yet."""
@@ -163,7 +163,7 @@ async def test_what_moved_by_itself_or_is_not_in_the_backup_is_not(
     assert await told(store, backup) == ()
 
 
-async def test_a_job_that_was_paused_since_is_told_when_it_runs_again(
+async def test_a_paused_job_that_runs_again_after_a_restore_is_reported(
     store: SqliteStore,
 ) -> None:
     jobs = [("prune", ""), ("push_fulfillments", "main")]

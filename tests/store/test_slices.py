@@ -376,7 +376,9 @@ async def test_the_rows_of_a_slice_are_written_at_once(tmp_path: Path) -> None:
     assert taken <= 20
 
 
-async def test_a_slice_takes_no_more_bytes_than_fit_into_memory(tmp_path: Path) -> None:
+async def test_a_slice_reads_only_as_many_bytes_as_fit_into_memory(
+    tmp_path: Path,
+) -> None:
     """It decodes its events before it folds them, and a body may be large."""
     note = "n" * (MOST_BYTES // 3)
     path = tmp_path / "backhaul.db"

@@ -131,7 +131,7 @@ def row_of(change: StockChange) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("id_", [None, "adj_1"])
-def test_a_move_is_looked_up_by_its_moment_however_many_there_are(
+def test_a_move_is_looked_up_by_its_time_among_many(
     id_: str | None, schema: str
 ) -> None:
     move = StockMove(Level("prod_1", "var_1", 5), -1, "CORRECTION")
@@ -180,7 +180,7 @@ def test_in_any_order_and_repetition_it_is_the_same_ledger(
 
 @given(shop=trade(), data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_what_the_history_tells_whole_is_the_ledger(
+def test_a_complete_history_is_the_ledger(
     schema: str, shop: tuple[Manner, list[Real]], data: st.DataObject
 ) -> None:
     manner, real = shop
@@ -194,7 +194,7 @@ def test_what_the_history_tells_whole_is_the_ledger(
 
 @given(shop=trade(), data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_webhooks_alone_merge_no_two_moves_that_can_be_told_apart(
+def test_webhooks_alone_merge_no_two_distinguishable_moves(
     schema: str, shop: tuple[Manner, list[Real]], data: st.DataObject
 ) -> None:
     manner, real = shop

@@ -54,13 +54,14 @@ def break_after(name: str, error: Exception) -> Callable[[sqlite3.Connection], s
 
 def row(number: int) -> tuple[object, ...]:
     one = arrival(b"%d" % number)
-    return (one.store, one.kind, one.topic, one.received_at, one.headers, one.body)
+    columns = (one.store, one.kind, one.topic, one.received_at, one.headers, one.body)
+    return (*columns, one.traceparent)
 
 
 MARKS = "SELECT name FROM kv ORDER BY rowid"
 
 
-async def test_units_run_in_the_order_they_are_handed_in(
+async def test_units_run_in_the_order_they_are_submitted(
     writer: Writer, path: Path
 ) -> None:
     names = [f"m{n}" for n in range(50)]
@@ -128,7 +129,7 @@ async def test_a_row_that_cannot_be_written_fails_alone(
     assert rows(path, "SELECT id, body FROM inbox") == [(1, b"1"), (2, b"2")]
 
 
-async def test_what_was_answered_is_in_the_file(writer: Writer, path: Path) -> None:
+async def test_an_acknowledged_write_is_in_the_file(writer: Writer, path: Path) -> None:
     for number in range(20):
         id_ = await writer.append(row(number))
         found = rows(path, "SELECT body FROM inbox WHERE id = ?", id_)
@@ -171,7 +172,7 @@ async def test_only_one_thread_touches_the_connection(writer: Writer) -> None:
     assert threads != {threading.get_ident()}
 
 
-async def test_stop_finishes_what_was_handed_in(path: Path) -> None:
+async def test_stop_finishes_submitted_units(path: Path) -> None:
     writer = Writer(path, append_batch)
     writer.start()
     with locked(path):
@@ -230,7 +231,7 @@ async def test_a_second_start_opens_no_second_connection(path: Path) -> None:
     await writer.stop()
 
 
-async def test_who_no_longer_waits_disturbs_nobody(writer: Writer, path: Path) -> None:
+async def test_a_cancelled_caller_disturbs_no_other(writer: Writer, path: Path) -> None:
     with locked(path):
         gone = writer.append(row(1))
         stays = writer.append(row(2))

@@ -20,7 +20,7 @@ def orders(numbers: range) -> list[bytes]:
     ]
 
 
-async def test_the_log_is_emptied_unless_somebody_reads(tmp_path: Path) -> None:
+async def test_the_log_is_emptied_unless_a_reader_is_open(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     log = tmp_path / "backhaul.db-wal"
     async with started_store(path) as store:
@@ -37,7 +37,7 @@ async def test_the_log_is_emptied_unless_somebody_reads(tmp_path: Path) -> None:
     assert count(path, "inbox") == 60
 
 
-async def test_written_anew_the_file_holds_the_same(tmp_path: Path) -> None:
+async def test_a_rewritten_file_holds_the_same_rows(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     async with started_store(path) as store:
         waiting = [append(store, orders(range(20))), store.erasure.rewrite()]
@@ -48,7 +48,7 @@ async def test_written_anew_the_file_holds_the_same(tmp_path: Path) -> None:
     assert (count(path, "orders"), count(path, "inbox")) == (40, 40)
 
 
-async def test_what_is_replaced_leaves_no_bytes_in_the_file(tmp_path: Path) -> None:
+async def test_a_replaced_value_leaves_no_bytes_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     async with started_store(path) as store:
         await store.kv.put("word", "quincunx" * 100)

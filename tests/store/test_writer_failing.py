@@ -85,7 +85,7 @@ def leave(connection: sqlite3.Connection) -> None:
     raise SystemExit("the writer leaves")
 
 
-async def test_who_waits_for_a_thread_that_ends_is_refused(
+async def test_a_caller_of_an_ended_thread_is_refused(
     writer: Writer, path: Path
 ) -> None:
     watched = asyncio.create_task(writer.watch())
@@ -105,7 +105,7 @@ async def test_who_waits_for_a_thread_that_ends_is_refused(
     assert (count(path, "inbox"), count(path, "kv")) == (0, 0)
 
 
-async def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     writer = Writer(tmp_path, append_batch)
     writer.start()
     async with asyncio.timeout(HANG_SECONDS):

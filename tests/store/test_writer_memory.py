@@ -36,7 +36,7 @@ CUSTOMERS = """
 """An index of 3 MB."""
 
 
-async def test_a_body_is_let_go_once_it_is_kept(tmp_path: Path) -> None:
+async def test_a_body_is_freed_once_it_is_stored(tmp_path: Path) -> None:
     body = b"x" * LARGE
     held = sys.getrefcount(body)
     async with started_store(tmp_path / "backhaul.db") as store:
@@ -68,7 +68,7 @@ class Watched(sqlite3.Connection):
         return super().execute(sql, *values)
 
 
-async def test_a_few_statements_take_batches_of_every_size(tmp_path: Path) -> None:
+async def test_a_few_statements_serve_batches_of_every_size(tmp_path: Path) -> None:
     """Each keeps its program and a copy of its rows, for as long as the daemon runs."""
     async with started_store(tmp_path / "backhaul.db") as store:
         path = store.path
@@ -90,7 +90,9 @@ async def test_rows_of_all_sizes_get_ids_in_their_order(tmp_path: Path) -> None:
     assert count(path, "inbox") == len(sizes)
 
 
-async def test_counting_a_larger_mirror_takes_no_more_memory(tmp_path: Path) -> None:
+async def test_counting_a_larger_mirror_needs_no_additional_memory(
+    tmp_path: Path,
+) -> None:
     """Each count goes through a whole index, of 16 bytes an order and more."""
     async with started_store(tmp_path / "backhaul.db") as store:
         # The writer opens in a thread of its own, and then reads the whole schema.

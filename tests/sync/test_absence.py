@@ -60,7 +60,7 @@ def asked(place: Place) -> list[str]:
 
 
 @pytest.mark.parametrize("answer", [problem(403, "NO"), GONE, message(500)])
-async def test_an_object_that_is_refused_does_not_end_the_walk(
+async def test_a_refused_object_does_not_end_the_full_sync(
     answer: bytes, place: Place
 ) -> None:
     await hold(place, "ord_1", "ord_2", "ord_3")
@@ -73,7 +73,9 @@ async def test_an_object_that_is_refused_does_not_end_the_walk(
 
 
 @pytest.mark.parametrize("answer", [problem(403, "NO"), message(500)])
-async def test_a_dry_run_says_so_too(answer: bytes, place: Place) -> None:
+async def test_a_dry_run_reports_an_undecided_absence(
+    answer: bytes, place: Place
+) -> None:
     await hold(place, "ord_1", "ord_2")
     place.platform.says("/orders/ord_1", answer)
     found = [("ord_1", "unjudged"), ("ord_2", "foreign")]
@@ -155,7 +157,7 @@ def stocks(place: Place) -> list[tuple[str, int]]:
 @pytest.mark.parametrize(
     ("shown", "kept"), [(7, 7), (12, 12), (None, 12)], ids=["moved", "same", "no-stock"]
 )
-async def test_a_level_that_its_list_leaves_out_is_compared_all_the_same(
+async def test_a_level_that_its_list_leaves_out_is_compared_too(
     shown: int | None, kept: int, place: Place
 ) -> None:
     """Its product shows it; another variant of the product is no part of it."""

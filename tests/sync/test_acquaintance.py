@@ -65,7 +65,7 @@ async def test_a_damaged_identity_is_not_fetched_again(
         await meet(place)
 
 
-async def test_platform_that_tells_nothing_of_itself_is_one(place: Place) -> None:
+async def test_a_platform_without_store_facts_is_accepted(place: Place) -> None:
     assert await meet(place) == StoreFacts()
 
 
@@ -112,7 +112,9 @@ async def test_wrong_address_or_key_is_found_at_first_contact(
     assert await place.store.kv.get("facts:main") is None
 
 
-async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> None:
+async def test_an_address_without_a_server_is_found_at_first_contact(
+    place: Place,
+) -> None:
     url = unused_url()
     limits = Limits(1.0, 1.0, 1_000)
     transport = Transport(url, "svc_live_never_shown_01", limits, place.clock)
@@ -131,7 +133,9 @@ async def test_nobody_at_the_address_is_found_at_first_contact(place: Place) -> 
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_later_starts_go_on_with_what_is_known(name: str, place: Place) -> None:
+async def test_later_starts_continue_with_the_known_facts(
+    name: str, place: Place
+) -> None:
     place.platform.says("/store", STORE)
     assert await meet(place) == KNOWN
     everywhere(place, WRONG[name][0])
@@ -149,7 +153,7 @@ FORGETFUL = {
 
 
 @pytest.mark.parametrize("name", FORGETFUL)
-async def test_currency_is_not_forgotten(name: str, place: Place) -> None:
+async def test_the_currency_is_not_lost(name: str, place: Place) -> None:
     """Without it every price of a yen store would be read a hundred times too high."""
     place.platform.says("/store", STORE)
     await meet(place)
@@ -159,7 +163,7 @@ async def test_currency_is_not_forgotten(name: str, place: Place) -> None:
     assert await meet(place) == KNOWN
 
 
-async def test_new_facts_take_the_place_of_old_ones(place: Place) -> None:
+async def test_new_facts_replace_the_old_ones(place: Place) -> None:
     place.platform.says("/store", STORE)
     await meet(place)
     changed = document({"data": {"id": "sto_1", "currency": "INR"}})
@@ -205,7 +209,7 @@ async def leaves(transport: Transport) -> None:
     await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
 
 
-async def test_another_store_is_refused_with_what_to_do(place: Place) -> None:
+async def test_another_store_is_refused_with_the_remedy(place: Place) -> None:
     place.platform.says("/store", STORE)
     await meet(place)
     place.platform.says("/store", OTHER)
@@ -234,7 +238,7 @@ async def test_nothing_leaves_for_another_store(place: Place) -> None:
     await transport.close()
 
 
-async def test_each_other_key_is_asked_where_it_leads(place: Place) -> None:
+async def test_the_store_of_each_new_key_is_checked(place: Place) -> None:
     place.platform.says("/store", STORE)
     await meet(place)
     transport, _, told = guarded(place)
@@ -255,7 +259,7 @@ UNTOLD = {"away": message(503), "failing": problem(500, "OOPS")}
 
 
 @pytest.mark.parametrize("name", UNTOLD)
-async def test_nothing_leaves_before_it_is_known_who_answers(
+async def test_nothing_is_sent_before_the_store_is_identified(
     name: str, place: Place
 ) -> None:
     place.platform.says("/store", STORE)
@@ -272,7 +276,7 @@ async def test_nothing_leaves_before_it_is_known_who_answers(
     await transport.close()
 
 
-async def test_nothing_leaves_where_it_cannot_be_read_who_is_known(
+async def test_nothing_is_sent_while_the_known_store_cannot_be_read(
     place: Place,
 ) -> None:
     place.platform.says("/store", STORE)
@@ -288,7 +292,9 @@ async def test_nothing_leaves_where_it_cannot_be_read_who_is_known(
 
 
 @pytest.mark.parametrize("name", ["no-store-endpoint", "scope-lost", "empty"])
-async def test_a_platform_that_tells_no_id_is_believed(name: str, place: Place) -> None:
+async def test_a_platform_without_a_store_id_is_believed(
+    name: str, place: Place
+) -> None:
     place.platform.says("/store", STORE)
     await meet(place)
     place.platform.says("/store", FORGETFUL[name])
@@ -297,7 +303,7 @@ async def test_a_platform_that_tells_no_id_is_believed(name: str, place: Place) 
     await transport.close()
 
 
-async def test_before_the_first_contact_nothing_is_asked(place: Place) -> None:
+async def test_before_the_first_contact_nothing_is_requested(place: Place) -> None:
     transport, _, _ = guarded(place)
     await leaves(transport)
     assert "/store" not in [request.path for request in place.server.requests]

@@ -95,7 +95,7 @@ async def busy(shop: Shop, orders: int = 5) -> list[Any]:
     return products
 
 
-async def test_a_walk_finds_nothing_where_nothing_is_wrong(shop: Shop) -> None:
+async def test_a_full_sync_finds_nothing_where_nothing_is_wrong(shop: Shop) -> None:
     await busy(shop)
     async with mirrored(shop) as office:
         events = count(office.database, "events")
@@ -105,7 +105,7 @@ async def test_a_walk_finds_nothing_where_nothing_is_wrong(shop: Shop) -> None:
         assert count(office.database, "events") == events
 
 
-async def test_what_no_webhook_told_is_found_and_repaired(shop: Shop) -> None:
+async def test_a_change_without_a_webhook_is_found_and_repaired(shop: Shop) -> None:
     (product, *_) = await busy(shop)
     async with mirrored(shop) as office:
         await deaf(shop)
@@ -125,7 +125,7 @@ async def test_what_no_webhook_told_is_found_and_repaired(shop: Shop) -> None:
         assert other["id"]
 
 
-async def test_a_look_finds_the_same_and_the_moves_of_stock(shop: Shop) -> None:
+async def test_a_poll_finds_the_same_and_the_moves_of_stock(shop: Shop) -> None:
     (product, *_) = await busy(shop)
     async with mirrored(shop) as office:
         await reconcile(office, "incremental")
@@ -180,7 +180,7 @@ async def test_a_third_of_the_webhooks_is_lost(seed: int, shop: Shop) -> None:
         assert await equal(shop, office) == []
 
 
-async def test_an_hour_without_webhooks_is_made_up_for_in_one_look(shop: Shop) -> None:
+async def test_an_hour_without_webhooks_is_made_up_for_in_one_poll(shop: Shop) -> None:
     products = await busy(shop)
     async with mirrored(shop) as office:
         await reconcile(office, "incremental")
@@ -212,7 +212,7 @@ async def test_more_than_a_page_of_changes_is_read(
         assert drift(await reconcile(office, "incremental", ["products"])) == {}
 
 
-async def test_what_a_webhook_still_tells_is_no_drift(shop: Shop) -> None:
+async def test_a_change_whose_webhook_is_still_due_is_no_drift(shop: Shop) -> None:
     products = await busy(shop)
     async with mirrored(shop, grace="1500ms") as office:
         late = {"fault": "delay", "seconds": 0.4}
@@ -225,7 +225,7 @@ async def test_what_a_webhook_still_tells_is_no_drift(shop: Shop) -> None:
         assert await equal(shop, office) == []
 
 
-async def test_a_deletion_that_nobody_told_is_found_by_the_next_look(
+async def test_a_deletion_without_a_webhook_is_found_by_the_next_poll(
     shop: Shop,
 ) -> None:
     products = await busy(shop)
@@ -248,7 +248,7 @@ def deletions(office: Office) -> list[tuple[str, int]]:
     return sorted((one.kind, one.deleted) for one in found if one.deleted)
 
 
-async def test_what_a_list_does_not_show_is_asked_for_before_it_goes(
+async def test_an_object_missing_in_a_list_is_requested_before_its_removal(
     shop: Shop,
 ) -> None:
     await busy(shop)

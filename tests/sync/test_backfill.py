@@ -95,14 +95,16 @@ async def test_done_is_done(place: Place) -> None:
     assert len(place.server.requests) == requests
 
 
-async def test_what_an_older_version_read_is_not_read_again(place: Place) -> None:
+async def test_objects_that_an_older_version_read_are_not_read_again(
+    place: Place,
+) -> None:
     stocked(place)
     await place.store.kv.put("backfill:main", payloads.instant(0))
     await backfill(place)
     assert place.server.requests == []
 
 
-async def test_what_the_mirror_holds_is_not_read_in_again(place: Place) -> None:
+async def test_objects_in_the_mirror_are_not_imported_again(place: Place) -> None:
     stocked(place)
     async with reconciling(place) as reconciler:
         await reconciler.read_lists("backfill", ["orders", "products"])
@@ -190,7 +192,7 @@ async def test_levels_come_from_products_where_there_is_no_list(place: Place) ->
     assert values_of(place.store.place, "inventory_levels", "stock") == [12]
 
 
-async def test_database_that_takes_no_writes_is_waited_for(place: Place) -> None:
+async def test_a_database_that_accepts_no_writes_is_waited_for(place: Place) -> None:
     orders = stocked(place)
     orders.pages_left = 2
     running = asyncio.ensure_future(backfill(place))
@@ -224,7 +226,7 @@ STRANGE: dict[str, payloads.Document] = {
 
 
 @pytest.mark.parametrize("name", STRANGE)
-async def test_what_cannot_be_taken_in_is_not_called_equal(
+async def test_a_row_that_cannot_be_imported_is_not_called_equal(
     name: str, place: Place
 ) -> None:
     place.platform.says("/orders", Paged([*ORDERS, STRANGE[name]]))
@@ -234,7 +236,7 @@ async def test_what_cannot_be_taken_in_is_not_called_equal(
 
 
 @pytest.mark.parametrize("name", STRANGE)
-async def test_what_cannot_be_taken_in_is_handed_in_once(
+async def test_a_row_that_cannot_be_imported_is_recorded_once(
     name: str, place: Place
 ) -> None:
     place.platform.says("/orders", Paged([STRANGE[name]]))
@@ -247,7 +249,9 @@ async def test_what_cannot_be_taken_in_is_handed_in_once(
     assert len(bodies(place.store.place)) == 1
 
 
-async def test_a_row_without_an_id_does_not_keep_a_walk_going(place: Place) -> None:
+async def test_a_row_without_an_id_does_not_keep_a_full_sync_going(
+    place: Place,
+) -> None:
     """A platform that ignores the page shows it for ever."""
     place.platform.says("/orders", document([STRANGE["unknown"]]))
     async with reconciling(place) as reconciler, asyncio.timeout(10):
@@ -255,7 +259,7 @@ async def test_a_row_without_an_id_does_not_keep_a_walk_going(place: Place) -> N
     assert ended.unrepaired == 1
 
 
-async def test_what_came_in_meanwhile_is_not_asked_for_one_by_one(
+async def test_orders_shifted_by_a_new_one_are_not_requested_one_by_one(
     place: Place,
 ) -> None:
     """A new order pushes the others on; the walk is beyond the first page by then."""

@@ -89,7 +89,7 @@ def quarantined(place: Place) -> int:
 
 @pytest.mark.parametrize("failures", [0, 1, 3])
 @pytest.mark.parametrize("why", UNREADABLE)
-async def test_a_page_that_fails_does_not_hide_what_is_not_repaired(
+async def test_a_page_that_fails_does_not_hide_unrepaired_rows(
     why: str, failures: int, place: Place
 ) -> None:
     show(place, why).failures = failures
@@ -117,7 +117,7 @@ async def test_neither_does_the_end_of_the_program(why: str, place: Place) -> No
     assert (ended.note, ended.unrepaired) == ("", 1)
 
 
-async def test_a_walk_that_finds_it_in_quarantine_calls_it_open_as_well(
+async def test_a_full_sync_counts_a_quarantined_row_as_unrepaired(
     place: Place,
 ) -> None:
     show(place, "cannot be folded")
@@ -128,13 +128,13 @@ async def test_a_walk_that_finds_it_in_quarantine_calls_it_open_as_well(
     assert quarantined(place) == 1
 
 
-async def test_nothing_is_kept_of_a_walk_that_has_ended(place: Place) -> None:
+async def test_nothing_is_kept_of_a_full_sync_that_has_ended(place: Place) -> None:
     show(place, "cannot be folded")
     ended = await walk(place)
     assert await place.store.mirror.repairs(ended.id, 0) == []
 
 
-async def test_more_rows_than_a_query_takes_are_looked_up(place: Place) -> None:
+async def test_more_rows_than_a_query_allows_are_looked_up(place: Place) -> None:
     await place.store.inbox.append(
         payloads.read("orders/read", payloads.order("ord_1", customer=None))
     )

@@ -111,7 +111,9 @@ async def walk(platform: Platform, store: Store) -> Any:
 
 @pytest.mark.timeout(1_800 if LONG else 600)
 @pytest.mark.parametrize("latency", [0.0, 0.8])
-async def test_a_walk_uses_what_is_spare(latency: float, database: Place) -> None:
+async def test_a_full_sync_uses_the_spare_budget(
+    latency: float, database: Place
+) -> None:
     clock = LeapingClock()
     platform = Platform(clock, ORDERS_LISTED, latency)
     async with started_store(database) as store:

@@ -23,14 +23,14 @@ async def walked(place: Place) -> Pass:
     return ended
 
 
-async def test_an_open_doubt_is_a_row_that_was_not_repaired(place: Place) -> None:
+async def test_a_queued_refetch_is_a_row_that_was_not_repaired(place: Place) -> None:
     await place.store.refetch_queue.enqueue("main", "order", "ord_1", "a tie")
     before = place.clock.monotonic()
     assert (await walked(place)).unrepaired == 1
     assert place.clock.monotonic() - before >= PATIENCE_SECONDS
 
 
-async def test_a_doubt_about_something_else_is_another_list_s(place: Place) -> None:
+async def test_a_refetch_of_another_list_does_not_count(place: Place) -> None:
     await place.store.refetch_queue.enqueue("main", "customer", "cus_1", "a tie")
     await place.store.refetch_queue.enqueue("other", "order", "ord_1", "a tie")
     assert (await walked(place)).unrepaired == 0

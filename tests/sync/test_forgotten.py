@@ -43,7 +43,7 @@ def kept(place: Place) -> int:
 
 
 @pytest.mark.parametrize("whose", ORDERS)
-async def test_an_order_of_somebody_forgotten_is_as_the_platform_has_it(
+async def test_an_order_of_an_erased_customer_equals_that_of_the_platform(
     whose: str, place: Place
 ) -> None:
     show(place, "/orders", ORDERS[whose])
@@ -56,7 +56,7 @@ async def test_an_order_of_somebody_forgotten_is_as_the_platform_has_it(
     assert (kept(place), told_in(place.store)) == (before, [])
 
 
-async def test_a_customer_who_was_forgotten_is_as_the_platform_has_it(
+async def test_an_erased_customer_equals_that_of_the_platform(
     place: Place,
 ) -> None:
     show(place, "/customers", customer())
@@ -80,7 +80,7 @@ async def nothing() -> None:
     """Nothing is folded."""
 
 
-async def test_what_changed_of_such_an_order_comes_in_without_the_person(
+async def test_a_change_of_such_an_order_comes_in_without_the_customer(
     place: Place,
 ) -> None:
     show(place, "/orders", order(1))

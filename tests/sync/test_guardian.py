@@ -88,7 +88,7 @@ def webhooks(office: Office) -> int:
     return count(office.database, "events", source="delivery")
 
 
-async def test_what_the_platform_says_of_its_deliveries_is_read(
+async def test_the_delivery_facts_of_the_platform_are_read(
     shop: Shop, office: Office
 ) -> None:
     async with guarded(office) as daemon:
@@ -105,7 +105,7 @@ async def test_what_the_platform_says_of_its_deliveries_is_read(
         assert [each.status_code for each in told.attempts or ()] == [200]
 
 
-async def test_a_test_webhook_and_a_redelivery_are_asked_for(
+async def test_a_test_webhook_and_a_redelivery_are_requested(
     shop: Shop, office: Office
 ) -> None:
     async with guarded(office) as daemon:
@@ -145,7 +145,9 @@ async def made_before(shop: Shop, office: Office) -> Any:
         return await subscribed(shop)
 
 
-async def test_one_that_was_deleted_is_made_again(shop: Shop, office: Office) -> None:
+async def test_a_deleted_subscription_is_created_again(
+    shop: Shop, office: Office
+) -> None:
     hook = await made_before(shop, office)
     await shop.v1("DELETE", f"/webhooks/{hook['id']}")
     async with guarded(office):
@@ -153,9 +155,7 @@ async def test_one_that_was_deleted_is_made_again(shop: Shop, office: Office) ->
         await arrives(shop, office)
 
 
-async def test_topics_that_were_taken_away_come_back(
-    shop: Shop, office: Office
-) -> None:
+async def test_topics_that_were_removed_come_back(shop: Shop, office: Office) -> None:
     hook = await made_before(shop, office)
     fewer = {"topics": ["orders/create"]}
     await shop.v1("PUT", f"/webhooks/{hook['id']}", fewer)
@@ -181,7 +181,7 @@ async def disabled(shop: Shop, hook: Any) -> None:
     await shop.running.platform.writer.run(give_up)
 
 
-async def test_a_pause_is_somebody_s_wish(shop: Shop, office: Office) -> None:
+async def test_a_paused_subscription_stays_paused(shop: Shop, office: Office) -> None:
     hook = await made_before(shop, office)
     await shop.v1("PUT", f"/webhooks/{hook['id']}", {"status": "PAUSED"})
     async with guarded(office) as daemon:
@@ -228,9 +228,7 @@ async def failed(shop: Shop, hook: Any) -> None:
     raise AssertionError("no delivery failed")
 
 
-async def test_another_person_s_subscription_is_left_alone(
-    shop: Shop, office: Office
-) -> None:
+async def test_a_foreign_subscription_is_left_alone(shop: Shop, office: Office) -> None:
     body = {"address": OTHER, "topics": ["orders/create"]}
     other = (await shop.v1("POST", "/webhooks", body)).data
     await shop.v1("PUT", f"/webhooks/{other['id']}", {"status": "PAUSED"})
@@ -241,7 +239,7 @@ async def test_another_person_s_subscription_is_left_alone(
     assert left == [before]
 
 
-async def test_without_an_api_a_person_is_told_what_to_enter(
+async def test_without_an_api_the_state_says_what_to_enter(
     shop: Shop, office: Office
 ) -> None:
     await shop.control("PUT", "/stores/demo/quirks", {"quirks": ["no-webhook-api"]})
@@ -270,7 +268,7 @@ async def test_no_secret_is_needed_where_the_daemon_subscribes(
             assert (await subscriptions(daemon))["main"] == ""
 
 
-async def test_it_subscribes_before_the_first_reading(
+async def test_the_webhook_is_subscribed_before_the_first_backfill(
     shop: Shop, office: Office
 ) -> None:
     forget_secret(office)
@@ -280,9 +278,7 @@ async def test_it_subscribes_before_the_first_reading(
         assert hook["createdAt"] < began
 
 
-async def test_a_secret_that_nobody_has_any_more_is_replaced(
-    shop: Shop, office: Office
-) -> None:
+async def test_a_lost_secret_is_replaced(shop: Shop, office: Office) -> None:
     """The folder of the secrets is gone, and no delivery has failed yet."""
     hook = await made_before(shop, office)
     secret_file(office).unlink()
@@ -293,7 +289,7 @@ async def test_a_secret_that_nobody_has_any_more_is_replaced(
 
 
 @pytest.mark.parametrize("url", [True, False], ids=["no-api", "no-url"])
-async def test_without_any_secret_a_person_is_told_what_to_do(
+async def test_without_any_secret_the_state_says_what_to_do(
     url: bool, shop: Shop, office: Office
 ) -> None:
     await shop.control("PUT", "/stores/demo/quirks", {"quirks": ["no-webhook-api"]})

@@ -88,7 +88,7 @@ STRANGE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", STRANGE)
-async def test_a_strange_answer_is_told(
+async def test_a_strange_answer_is_reported(
     name: str, place: Place, guardian: SubscriptionManager
 ) -> None:
     strange = {"data": [{"attempts": [{"at": "yesterday"}]}]}
@@ -129,7 +129,7 @@ async def test_without_evidence_no_secret_is_replaced(
     assert len(sent(place, "POST")) == 1
 
 
-async def test_a_list_of_strange_rows_is_told(
+async def test_a_list_of_strange_rows_is_reported(
     place: Place, guardian: SubscriptionManager
 ) -> None:
     place.platform.says("/webhooks", document({"data": [7]}))
@@ -137,7 +137,7 @@ async def test_a_list_of_strange_rows_is_told(
     assert "could not be checked or repaired" in guardian.state()
 
 
-async def test_somebody_else_s_row_may_be_strange(
+async def test_a_foreign_row_may_be_strange(
     place: Place, guardian: SubscriptionManager
 ) -> None:
     rows = document({"data": [{"address": 7}, HOOK]})
@@ -164,7 +164,7 @@ async def test_a_list_without_pages_ends_though_its_rows_move(
     assert len(asked) == 2
 
 
-async def test_a_list_without_an_end_is_told_and_nothing_made(
+async def test_a_list_without_an_end_is_reported_and_nothing_created(
     place: Place, guardian: SubscriptionManager
 ) -> None:
     asked: list[str] = []
@@ -190,7 +190,7 @@ async def test_without_topics_it_gets_them(
     assert sent(place, "PUT") == [{"topics": list(TOPICS)}]
 
 
-async def test_a_full_database_is_told(
+async def test_a_full_database_is_reported(
     place: Place, guardian: SubscriptionManager, admission: Admission
 ) -> None:
     place.platform.says("/webhooks", document({"data": []}), document(GIVEN))
@@ -199,7 +199,7 @@ async def test_a_full_database_is_told(
     assert "the disk is full" in guardian.state()
 
 
-async def test_a_full_disk_is_told(
+async def test_a_full_disk_is_reported(
     place: Place, guardian: SubscriptionManager, tmp_path: Path
 ) -> None:
     (tmp_path / "secrets" / "main.new").mkdir(parents=True)
@@ -300,7 +300,7 @@ async def test_a_scope_that_no_answer_names_costs_no_other_topic(
     assert len(admission.taken) == 1
 
 
-async def test_a_key_that_may_have_no_topic_is_told(
+async def test_a_key_that_may_have_no_topic_is_reported(
     place: Place, guardian: SubscriptionManager
 ) -> None:
     assert speaks_plainly(place, *RESOURCES) == []
@@ -322,7 +322,7 @@ async def test_topics_that_are_missing_come_though_one_is_forbidden(
     assert "inventory/level_update" not in guardian.state()
 
 
-async def test_a_part_that_is_not_answered_well_is_told(
+async def test_a_repair_that_fails_halfway_is_reported(
     place: Place, guardian: SubscriptionManager
 ) -> None:
     shows(place, topics=["orders/create"])
@@ -332,7 +332,7 @@ async def test_a_part_that_is_not_answered_well_is_told(
     assert "could not be repaired: 500" in guardian.state()
 
 
-async def test_each_answer_is_looked_at(
+async def test_each_answer_is_checked(
     place: Place, guardian: SubscriptionManager
 ) -> None:
     shows(place, topics=["orders/create"], status="DISABLED")

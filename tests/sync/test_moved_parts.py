@@ -26,7 +26,9 @@ def level(product_id: str, variant_id: str) -> payloads.Document:
     return shown | {"updatedAt": payloads.instant(1)}
 
 
-async def test_what_an_upgrade_found_to_lack_a_line_gets_it_back(place: Place) -> None:
+async def test_an_order_found_without_a_line_by_an_upgrade_gets_it_back(
+    place: Place,
+) -> None:
     """It is left equal to nothing that the platform shows."""
     await place.store.inbox.append(payloads.read("orders/read", ORDER))
     await fold_all(place.store)

@@ -42,7 +42,7 @@ async def ask(place: Place, *kinds: str) -> tuple[list[dict[str, Any]], float]:
     return ends, place.clock.monotonic() - began
 
 
-async def test_a_list_that_stays_away_is_given_up_and_the_others_are_read(
+async def test_an_unreachable_list_is_abandoned_and_the_others_are_read(
     place: Place,
 ) -> None:
     place.platform.says("/orders", AWAY)
@@ -54,7 +54,7 @@ async def test_a_list_that_stays_away_is_given_up_and_the_others_are_read(
     assert PATIENCE_SECONDS <= seconds < 2 * PATIENCE_SECONDS
 
 
-async def test_what_was_given_up_proves_nothing_until_it_has_ended(
+async def test_an_abandoned_pass_proves_nothing_until_it_has_ended(
     place: Place,
 ) -> None:
     away = [True]
@@ -99,7 +99,9 @@ async def listening(desk: SyncEndpoint) -> AsyncIterator[Path]:
 
 
 @pytest.mark.programs
-async def test_the_command_says_so_and_ends_with_69(place: Place) -> None:
+async def test_the_command_reports_an_abandoned_list_and_exits_with_69(
+    place: Place,
+) -> None:
     place.platform.says("/orders", AWAY)
     async with (
         reconciling(place) as reconciler,

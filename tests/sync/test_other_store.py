@@ -62,7 +62,7 @@ async def stopped(daemon: Daemon) -> str:
     return str(status["stores"]["main"]["stopped"].get("everything", ""))
 
 
-async def test_nothing_is_removed_and_a_person_is_told(
+async def test_nothing_is_removed_and_the_operator_is_notified(
     shop: Shop, other: Shop, office: Office
 ) -> None:
     await mirrored(shop, office)

@@ -57,7 +57,7 @@ async def test_rows_that_change_meanwhile_hide_no_other(place: Place) -> None:
     assert mirrored == expected
 
 
-async def test_a_look_goes_on_where_the_last_one_ended(place: Place) -> None:
+async def test_a_poll_continues_where_the_last_one_ended(place: Place) -> None:
     orders = Changing(20, changes=0)
     place.platform.says("/orders", orders)
     await place.store.kv.put("polled:main:orders", payloads.instant(0))
@@ -153,7 +153,7 @@ NOT_WHOLE = ["stockAfter", "adjustment"]
 
 
 @pytest.mark.parametrize("member", NOT_WHOLE)
-async def test_a_row_of_history_that_tells_of_half_a_move_is_handed_in_once(
+async def test_a_history_row_of_half_a_move_is_recorded_once(
     member: str, place: Place
 ) -> None:
     half = ENTRY | {member: None, "id": "inv_2", "variantId": "var_2"}
@@ -170,7 +170,7 @@ async def test_a_row_of_history_that_tells_of_half_a_move_is_handed_in_once(
     assert "missing or null" in detail
 
 
-async def test_half_a_move_of_before_the_last_look_is_known(place: Place) -> None:
+async def test_half_a_move_from_before_the_last_poll_is_known(place: Place) -> None:
     half = ENTRY | {"stockAfter": None, "createdAt": "2026-02-28T12:00:00.000Z"}
     await history_marked(place, half)
     async with reconciling(place) as reconciler:
@@ -201,7 +201,7 @@ def sold(id_: str, at: int) -> payloads.Document:
     return payloads.order(id_, at, customer=None)
 
 
-async def test_a_look_that_finds_nothing_is_remembered_too(place: Place) -> None:
+async def test_a_poll_that_finds_nothing_is_recorded_too(place: Place) -> None:
     orders = Orders()
     place.platform.says("/orders", orders)
     async with reconciling(place) as reconciler:
@@ -228,7 +228,7 @@ async def test_a_row_of_the_future_hides_nothing_that_comes_before_it(
     assert await place.store.kv.get("polled:main:orders") == payloads.instant(300)
 
 
-async def test_a_move_of_the_future_hides_none_that_comes_before_it(
+async def test_a_future_move_hides_no_earlier_one(
     place: Place,
 ) -> None:
     history = await history_marked(place, entry(5) | {"createdAt": FUTURE})
@@ -242,7 +242,7 @@ async def test_a_move_of_the_future_hides_none_that_comes_before_it(
 
 
 @pytest.mark.parametrize("kind", ["full", "backfill"])
-async def test_a_mark_of_the_future_gives_way_to_the_last_clean_walk(
+async def test_a_poll_mark_of_the_future_yields_to_the_last_clean_full_sync(
     kind: str, place: Place
 ) -> None:
     """An earlier version has left one."""
@@ -259,7 +259,7 @@ async def test_a_mark_of_the_future_gives_way_to_the_last_clean_walk(
     assert await place.store.kv.get("polled:main:orders") == payloads.instant(3_000)
 
 
-async def test_a_walk_dated_by_a_clock_that_was_ahead_hides_nothing(
+async def test_a_full_sync_dated_by_a_fast_clock_hides_nothing(
     place: Place,
 ) -> None:
     """Or each look would ask for changes of tomorrow, and find none until then."""
@@ -277,7 +277,7 @@ async def test_a_walk_dated_by_a_clock_that_was_ahead_hides_nothing(
     assert await place.store.kv.get("polled:main:orders") == payloads.instant(300)
 
 
-async def test_what_a_look_found_that_was_broken_off_counts(place: Place) -> None:
+async def test_changes_found_by_an_interrupted_poll_count(place: Place) -> None:
     """It is in the mirror by then: the next look would call it equal."""
     listed = [payloads.order(f"ord_{n}", n // 100, number=n) for n in range(1_500)]
     broken = [True]

@@ -101,7 +101,7 @@ async def test_each_kind_is_read_by_its_id(
     assert await fold_all(place.store) == []
 
 
-async def test_the_answer_wins_over_what_is_held(place: Place) -> None:
+async def test_the_answer_wins_over_the_mirror(place: Place) -> None:
     said = payloads.envelope("orders/updated", payloads.order(at=50, note="wrong"))
     await place.store.inbox.append(payloads.arrival(said, at=0))
     await fold_all(place.store)
@@ -112,7 +112,9 @@ async def test_the_answer_wins_over_what_is_held(place: Place) -> None:
     assert note(place) == "right"
 
 
-async def test_it_goes_by_the_order_of_asking(place: Place) -> None:
+async def test_objects_are_refetched_in_the_order_of_their_requests(
+    place: Place,
+) -> None:
     for object_id in ("b", "a", "c"):
         place.platform.says(f"/orders/{object_id}", document(payloads.order(object_id)))
         await ask(place, "order", object_id)
@@ -123,7 +125,7 @@ async def test_it_goes_by_the_order_of_asking(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", ["order", "product", "customer"])
-async def test_what_is_not_there_is_gone_if_its_list_can_be_read(
+async def test_a_missing_object_is_deleted_if_its_list_can_be_read(
     kind: str, place: Place
 ) -> None:
     path, object_id, _, _ = KINDS[kind]
@@ -136,7 +138,7 @@ async def test_what_is_not_there_is_gone_if_its_list_can_be_read(
 
 
 @pytest.mark.parametrize("answer", [message(404), problem(403, "NO"), message(500)])
-async def test_what_is_not_there_stays_in_doubt_if_the_list_is_not_there_either(
+async def test_a_missing_object_stays_queued_if_its_list_is_missing_too(
     answer: Answer, place: Place
 ) -> None:
     place.platform.says("/orders", answer)
@@ -195,7 +197,7 @@ async def test_an_answer_of_no_use_is_tried_again_and_again(
     assert kept == ["ord_1"]
 
 
-async def test_one_that_fails_does_not_keep_the_others(place: Place) -> None:
+async def test_a_refetch_that_fails_does_not_block_the_others(place: Place) -> None:
     place.platform.says("/orders/bad", message(500))
     place.platform.says("/orders/ord_1", document(payloads.order()))
     await ask(place, "order", "bad")
@@ -224,7 +226,7 @@ async def test_the_trouble_of_one_keeps_no_other_waiting(
     assert place.clock.slept == []
 
 
-async def test_what_may_not_be_read_is_left_alone_for_long(place: Place) -> None:
+async def test_a_forbidden_object_is_left_alone_for_long(place: Place) -> None:
     place.platform.says("/customers/a", problem(403, "INSUFFICIENT_SCOPE"))
     for object_id in "abc":
         await ask(place, "customer", object_id)
@@ -239,7 +241,7 @@ async def test_what_may_not_be_read_is_left_alone_for_long(place: Place) -> None
     assert "customers/reread" in read(place)
 
 
-async def test_a_doubt_raised_during_the_read_is_read_again(place: Place) -> None:
+async def test_a_conflict_found_during_the_read_is_read_again(place: Place) -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
 
     async def behave(_: Request, connection: Connection) -> None:
@@ -294,7 +296,7 @@ async def test_an_id_cannot_lead_elsewhere(object_id: str, place: Place) -> None
     assert first.query == ""
 
 
-async def test_it_runs_when_woken_and_when_due(place: Place) -> None:
+async def test_the_refetcher_runs_when_woken_and_when_due(place: Place) -> None:
     place.platform.says("/orders/ord_1", document(payloads.order()))
     working = rereader(place)
     running = asyncio.ensure_future(working.run())
@@ -305,7 +307,7 @@ async def test_it_runs_when_woken_and_when_due(place: Place) -> None:
     await killed(running)
 
 
-async def test_parents_are_looked_for_once_the_mirror_is_whole(place: Place) -> None:
+async def test_parents_are_looked_up_once_the_mirror_is_whole(place: Place) -> None:
     place.platform.says("/customers/cus_1", document(payloads.customer()))
     await place.store.inbox.append(payloads.read("orders/read", payloads.order()))
     await fold_all(place.store)
@@ -317,7 +319,7 @@ async def test_parents_are_looked_for_once_the_mirror_is_whole(place: Place) -> 
     assert len(place.server.requests) == 1
 
 
-async def test_nothing_to_do_asks_nothing(place: Place) -> None:
+async def test_an_empty_queue_sends_no_request(place: Place) -> None:
     working = rereader(place)
     running = asyncio.ensure_future(working.run())
     working.release()
@@ -330,7 +332,7 @@ async def test_nothing_to_do_asks_nothing(place: Place) -> None:
 AHEAD_SECONDS = 3_000
 
 
-async def test_seen_by_a_clock_that_was_set_back_since_it_is_settled_at_once(
+async def test_a_conflict_from_before_a_clock_was_set_back_is_resolved_at_once(
     place: Place,
 ) -> None:
     said = payloads.envelope("orders/updated", payloads.order(note="wrong"))
@@ -344,7 +346,7 @@ async def test_seen_by_a_clock_that_was_set_back_since_it_is_settled_at_once(
     assert note(place) == "right"
 
 
-async def test_what_was_put_to_rest_by_a_later_clock_does_not_wait_for_it(
+async def test_a_refetch_delayed_by_a_fast_clock_does_not_wait_for_it(
     place: Place,
 ) -> None:
     place.platform.says("/orders/ord_1", document(payloads.order()))

@@ -200,7 +200,7 @@ async def test_pages_before_one_that_fails_are_kept(
     assert values_of(place.store.place, "orders", "id") == ["ord_1"]
 
 
-async def test_a_list_is_looked_at_once_it_was_read(place: Place) -> None:
+async def test_a_list_is_polled_once_it_was_read(place: Place) -> None:
     """What was not read yet would pass for something that was missed."""
     seen = asyncio.Event()
     go_on = asyncio.Event()
@@ -221,7 +221,7 @@ async def test_a_list_is_looked_at_once_it_was_read(place: Place) -> None:
         await until(reconciler.filled.is_set, "the end")
 
 
-async def test_an_outage_is_told_once_and_its_end_too(
+async def test_an_outage_is_logged_once_and_so_is_its_end(
     place: Place, said: list[str]
 ) -> None:
     async with reconciling(place) as reconciler:
@@ -274,7 +274,7 @@ async def test_a_page_that_is_too_long_is_read_in_parts(place: Place) -> None:
     assert wide.limits[:3] == [100, 50, 25]
 
 
-async def test_a_row_that_is_too_long_by_itself_is_told(place: Place) -> None:
+async def test_a_row_that_is_too_long_by_itself_is_reported(place: Place) -> None:
     wide = Wide(1, widest=1_100_000)
     place.platform.says("/orders", wide)
     with pytest.raises(ResponseTooLong, match="1000000 bytes"):

@@ -49,7 +49,7 @@ async def test_a_total_that_is_no_count_ends_nothing(place: Place, total: int) -
         "Mon, 23 Nov 2026 00:00:00 -0000",
     ],
 )
-async def test_a_date_that_is_none_ends_nothing(place: Place, date: str) -> None:
+async def test_an_invalid_date_ends_nothing(place: Place, date: str) -> None:
     place.platform.says("/orders", document({"data": ORDERS}, Date=date))
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
@@ -73,7 +73,7 @@ def told() -> Iterator[list[Record]]:
     logger.remove(sink)
 
 
-async def test_what_nobody_foresaw_is_told_and_tried_again(
+async def test_an_unexpected_error_is_logged_and_retried(
     place: Place, monkeypatch: pytest.MonkeyPatch, told: list[Record]
 ) -> None:
     page, failures = PlatformClient.page, [IndexError("list index out of range")]
@@ -119,7 +119,7 @@ YEAR_ONE = "0001-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize("odd", [YEAR_ONE, payloads.instant(140)])
-async def test_one_row_of_year_one_hides_no_later_page_from_a_look(
+async def test_a_row_of_year_one_hides_no_later_page_from_a_poll(
     place: Place, odd: str
 ) -> None:
     place.platform.says(HISTORY, History(odd))

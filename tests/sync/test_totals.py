@@ -30,7 +30,7 @@ class OnlyTotals(List):
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_deletions_and_news_hide_no_row(seed: int) -> None:
+async def test_deletions_and_new_rows_hide_no_row(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeats
     kinds = ["new", "gone", "gone", ""]
     moves = [(chance.choice(kinds), chance.randrange(700)) for _ in range(13)]
@@ -61,7 +61,9 @@ class Products:
 
 
 @pytest.mark.parametrize("job", ["backfill", "full"])
-async def test_a_deletion_on_a_later_page_ends_no_walk(place: Place, job: str) -> None:
+async def test_a_deletion_on_a_later_page_ends_no_full_sync(
+    place: Place, job: str
+) -> None:
     products = Products()
     place.platform.says("/products", products)
     async with reconciling(place) as reconciler:

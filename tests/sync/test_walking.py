@@ -72,7 +72,7 @@ async def test_a_list_at_rest_is_read(count: int, deletable: bool, told: bool) -
 @pytest.mark.parametrize("ends", [True, False], ids=["end", "no-end"])
 @pytest.mark.parametrize("told", [True, False], ids=["totals", "no-totals"])
 @pytest.mark.parametrize("seed", range(40))
-async def test_deletions_and_news_hide_no_row(
+async def test_deletions_and_new_rows_hide_no_row(
     seed: int, told: bool, ends: bool
 ) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeats
@@ -89,7 +89,7 @@ async def test_deletions_and_news_hide_no_row(
 
 @pytest.mark.parametrize("told", [True, False], ids=["totals", "no-totals"])
 @pytest.mark.parametrize("seed", range(20))
-async def test_news_hide_no_row_from_who_asks_ahead(seed: int, told: bool) -> None:
+async def test_new_rows_hide_no_row_from_a_read_ahead(seed: int, told: bool) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeats
     moves = [(chance.choice(["new", ""]), 0) for _ in range(60)]
     moving = List(list(range(1500, 0, -1)), told=told, moves=moves, chance=chance)
@@ -98,7 +98,7 @@ async def test_news_hide_no_row_from_who_asks_ahead(seed: int, told: bool) -> No
     assert before <= set(found), f"seed {seed}"
 
 
-async def test_a_platform_that_ignores_the_page_is_left_and_told_of() -> None:
+async def test_a_platform_that_ignores_the_page_is_left_and_reported() -> None:
     told: list[None] = []
     moving = List(list(range(30, 0, -1)), told=False, ignores_page=True)
     walk = ListPass(moving.fetch, False, lambda: told.append(None))
@@ -106,7 +106,7 @@ async def test_a_platform_that_ignores_the_page_is_left_and_told_of() -> None:
     assert (moving.asked, len(told)) == ([1, 2], 1)
 
 
-async def test_more_news_than_a_page_do_not_end_the_walk() -> None:
+async def test_more_new_rows_than_a_page_do_not_end_the_full_sync() -> None:
     moving = List(list(range(500, 0, -1)))
     before = set(moving.rows)
 
@@ -119,7 +119,7 @@ async def test_more_news_than_a_page_do_not_end_the_walk() -> None:
     assert before <= set(await ids(ListPass(fetch, False, lambda: None)))
 
 
-async def test_a_walk_goes_on_where_it_was_stopped() -> None:
+async def test_a_full_sync_continues_where_it_was_stopped() -> None:
     moving = List(list(range(1000, 0, -1)))
     walk = ListPass(moving.fetch, False, lambda: None, done=6, total=1000)
     assert await ids(walk) == list(range(500, 0, -1))
@@ -131,7 +131,7 @@ async def test_a_walk_goes_on_where_it_was_stopped() -> None:
     ids=["full-pages", "small-pages", "beyond-the-end"],
 )
 @pytest.mark.parametrize("told", [True, False], ids=["more", "only-totals"])
-async def test_what_was_deleted_meanwhile_is_made_up_for(
+async def test_a_deletion_during_the_full_sync_is_made_up_for(
     size: int, done: int, deleted: int, told: bool
 ) -> None:
     moving = List(list(range(1000, 0, -1)), size=size)
@@ -149,7 +149,7 @@ async def test_what_was_deleted_meanwhile_is_made_up_for(
 IDS = [f"prod_{number}" for number in range(50_000)]
 
 
-def test_ids_that_are_known_are_told_from_new_ones() -> None:
+def test_known_ids_are_distinguished_from_new_ones() -> None:
     known = SeenIds()
     for start in range(0, len(IDS), 100):
         page = IDS[start : start + 100]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,12 @@ from backhaul.core.lifecycle import Cause
 from backhaul.core.strict_json import storable
 from backhaul.errors import Busy
 from backhaul.runtime.loop import IDLE_SECONDS, Loop, retry_while_busy
+from backhaul.runtime.tracing import (
+    CONNECTION,
+    STORE,
+    attributes_of_object,
+    working_on,
+)
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul_sdk import (
     Absent,
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
 
     from backhaul.connect.host import Host
     from backhaul.core.clock import Clock
+    from backhaul.runtime.tracing import Attributes, Tracer
     from backhaul.settings import Settings
     from backhaul.store.deliveries import Deliveries, Outgoing
 
@@ -70,8 +78,7 @@ class DeliveryWorker:
         health: Health,
         opened: Callable[[], Awaitable[None]],
         ended: Callable[[str, str], None] = lambda *_: None,
-        *,
-        dry_run: bool = False,
+        tracer: Tracer | None = None,
     ) -> None:
         self.health = health
         self._connector = connector
@@ -80,7 +87,7 @@ class DeliveryWorker:
         self._clock = health.clock
         self._opened = opened
         self._ended = ended
-        self._dry_run = dry_run
+        self._tracer = tracer
         self._loop = Loop(health.clock, self._log_busy)
         self._rests_until = 0.0
         self._shut = False
@@ -143,7 +150,7 @@ class DeliveryWorker:
     async def step(self) -> bool:
         """Do one step; return True if more work may be due now."""
         more = await self._deliveries.fan_out(self._subscriber, SLICE_SECONDS)
-        if self._dry_run or self._clock.monotonic() < self._rests_until:
+        if self._subscriber.dry_run or self._clock.monotonic() < self._rests_until:
             return more
         if uncertain := await self._deliveries.next_uncertain(
             self._subscriber.instance
@@ -179,17 +186,47 @@ class DeliveryWorker:
             self.health.worked()
 
     async def _push(self, delivery: Outgoing) -> None:
+        if self._tracer is None:
+            await self._deliver(_change(delivery), delivery)
+            return
+        try:
+            parent = await self._deliveries.traceparent_of(delivery)
+        except Busy:  # it is claimed already: it goes out, in a trace of its own
+            parent = None
+        span = self._tracer.begin(
+            f"deliver {delivery.topic}", "client", self._attributes(delivery), parent
+        )
+        change = replace(_change(delivery), traceparent=span.traceparent)
+        with working_on(span):
+            state = await self._deliver(change, delivery)
+        span.put("backhaul.delivery.state", state)
+        span.end("" if state == "applied" else state)
+
+    def _attributes(self, delivery: Outgoing) -> Attributes:
+        kind = delivery.topic.partition(".")[0]
+        return {
+            STORE: delivery.store,
+            CONNECTION: self.instance,
+            "backhaul.topic": delivery.topic,
+            "backhaul.delivery": delivery.id,
+            **attributes_of_object(kind, delivery.object_id),
+        }
+
+    async def _deliver(self, change: Change, delivery: Outgoing) -> str:
+        """Deliver once; return the delivery's new state."""
         said: object
         try:
             async with asyncio.timeout(PUSH_SECONDS):
-                said = await guarded(self._connector.push(_change(delivery)))
+                said = await guarded(self._connector.push(change))
         except (ConnectorFailed, TimeoutError) as error:
             reason = str(error) or f"no answer within {PUSH_SECONDS:.0f} s"
             self._wait_after(reason)
             said = Uncertain(reason)
         except Busy as error:
             said = Uncertain(str(error))
-        await self._store_outcome(delivery, self._handle_push(delivery, said))
+        outcome = self._handle_push(delivery, said)
+        await self._store_outcome(delivery, outcome)
+        return _TOLD[outcome.cause][0]
 
     def _handle_push(self, delivery: Outgoing, said: object) -> DeliveryOutcome:
         if isinstance(said, Applied):
@@ -368,6 +405,7 @@ def delivery_workers(
     clock: Clock,
     chance: Callable[[], float],
     ended: Callable[[str, str], None],
+    tracer: Tracer | None = None,
 ) -> list[DeliveryWorker]:
     """Return a delivery worker for each connection that receives changes.
 
@@ -381,9 +419,7 @@ def delivery_workers(
             Health(host.connector.instance, " (deliveries)", clock, chance),
             host.open,
             ended,
-            dry_run=bool(
-                {"*", host.connector.instance} & set(settings.dry_run_connections)
-            ),
+            tracer,
         )
         for host in hosts
         if Capability.PUSH in host.connector.spec.capabilities
@@ -401,6 +437,7 @@ def subscription(
         topics=offered & frozenset(own.topics or offered),
         begin=own.begin,
         release_when=settings.stores[own.store].release_when,
+        dry_run=bool({"*", instance} & set(settings.dry_run_connections)),
     )
 
 

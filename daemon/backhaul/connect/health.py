@@ -231,6 +231,14 @@ class NegativeStockCounter:
         ]
 
 
+def read_findings(connector: Connector[Any]) -> list[str]:
+    """Return what `check` found, then the notices. Raises ConnectorFailed."""
+    try:
+        return [*_sentences(connector.findings()), *_sentences(connector.notices())]
+    except Exception as error:
+        raise ConnectorFailed(error_text(error)) from error
+
+
 def read_notices(connector: Connector[Any]) -> list[str]:
     """Return the connector's notices. Raises ConnectorFailed."""
     try:

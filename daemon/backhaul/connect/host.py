@@ -22,6 +22,7 @@ from backhaul.connect.health import (
 from backhaul.connect.own_documents import OwnDocuments, read_sqlite
 from backhaul.connect.quarantine_fields import encode_read
 from backhaul.connect.record_matching import encode, log_outcome
+from backhaul.connect.record_spans import TracedRecords
 from backhaul.core.clock import to_text
 from backhaul.core.strict_json import storable
 from backhaul.errors import BackhaulError, Busy
@@ -186,6 +187,7 @@ class Host:
         self._records = records
         self._matcher = matcher
         self._clock = context.clock
+        self._tracer = context.tracer
         self._accepted = context.signals.records_accepted
         self._stored = context.signals.record_stored
         self._opening = ConnectorOpener(connector)
@@ -374,9 +376,17 @@ class Host:
     async def _accept(
         self, records: Sequence[NewRecord], cursor: str | None = None
     ) -> Sequence[RecordOutcome]:
+        traced = None
+        if self._tracer is not None:
+            traced = TracedRecords(
+                self._tracer, self.connector.instance, self._store, records
+            )
+            records = traced.records
         outcomes = await self._records.accept(
             self.connector.instance, self._store, records, cursor, self._matcher
         )
+        if traced is not None:
+            traced.end(outcomes)
         every = [each for outcome in outcomes for each in (outcome, *outcome.also)]
         if any(outcome.state in {"accepted", "waiting"} for outcome in every):
             self._accepted.emit()

@@ -10,6 +10,7 @@ from backhaul.connect.new_mappings import near_in_words
 from backhaul.connect.quarantine_fields import FIELDS, LINE, NEW_KINDS, read_values
 from backhaul.connect.record_matching import RECORD_TYPES
 from backhaul.errors import BackhaulError
+from backhaul.store.records import QuarantinedRow
 from backhaul_sdk.fields import Unusable, reason_of, stock_change
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backhaul.store.read_models import Reader
-    from backhaul.store.records import QuarantinedRow
+    from backhaul.store.read_records import QuarantineDetail
 
 
 KEPT_KIND = "kept"
@@ -61,6 +62,28 @@ def edited_record(
     if record.get("lines") and "everything" not in fields:
         record.pop("everything", None)
     return _encoded(known, record, type_)
+
+
+def refusal(row: QuarantineDetail, kind: str | None, fields: Mapping[str, str]) -> str:
+    """Return why the edited fields would be refused; empty if they would not."""
+    found = QuarantinedRow(
+        row.id,
+        row.source,
+        row.name,
+        row.key,
+        row.locator,
+        row.state,
+        row.reason,
+        row.payload or "null",
+        None,
+        row.store or "",
+        row.subject,
+    )
+    try:
+        edited_record(found, kind, fields)
+    except BackhaulError as error:
+        return str(error)
+    return ""
 
 
 def _usable(kind: str, values: Mapping[str, str]) -> dict[str, str]:

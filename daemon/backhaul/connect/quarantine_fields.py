@@ -208,6 +208,22 @@ def fields_of(row: QuarantineDetail, kind: str | None = None) -> RowFields:
     return RowFields(kind, is_record, fields, source)
 
 
+def fields_of_many(row: QuarantineDetail) -> dict[str, str]:
+    """Return what can be edited in many rows like this one: names with their labels.
+
+    A line's SKU or quantity is named without its line. The invalid field is the first.
+    """
+    form, found = fields_of(row), dict[str, str]()
+    for each in sorted(form.fields, key=lambda each: not each.problem):
+        line = LINE.fullmatch(each.name)
+        name = line[2] if line else each.name
+        label = _label(name)
+        if each.column and each.column.lower() not in (name, label.lower()):
+            label = f"{label} ({each.column})"
+        found.setdefault(name, label)
+    return found
+
+
 def _document(payload: str | None) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(payload or "null")
@@ -272,7 +288,7 @@ def _invalid_field(
     """Return the field that a row's reason is about, an empty text if unknown.
 
     It is the order, SKU or parcel that the row's class names. Otherwise it is the field
-    whose name the reason mentions first.
+    whose name the reason mentions first, in the line whose SKU the reason mentions.
     """
     if (about := _SUBJECTS.get(row.reason_class)) in names:
         return about or ""
@@ -287,7 +303,22 @@ def _invalid_field(
         for word in _words_of(name, columns)
         if (found := _place(word, row.reason)) is not None
     }
-    return places[min(places)] if places else ""
+    return _in_named_line(places[min(places)], values, row.reason) if places else ""
+
+
+def _in_named_line(name: str, values: Mapping[str, str], reason: str) -> str:
+    """Return the field of the line whose SKU the reason names, else the same field."""
+    if (field := LINE.fullmatch(name)) is None:
+        return name
+    skus = {
+        found[1]: sku
+        for key, sku in values.items()
+        if (found := LINE.fullmatch(key)) and found[2] == "sku"
+    }
+    named = [n for n, sku in skus.items() if sku and _place(sku, reason) is not None]
+    # The longest: MUG is a part of MUG-RED.
+    number = max(named, key=lambda n: len(skus[n]), default=field[1])
+    return f"lines.{number}.{field[2]}"
 
 
 def _words_of(name: str, columns: Mapping[str, str]) -> set[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul.store.records import Records
 
 
-_READ = "made into records of the values that were read, edited and matched"
+_READ = "tried again as records, with the values that were read and your edit"
 _UNREAD = "unchanged: Backhaul could not read them as records; edit each one"
 _CLOSED = "unchanged: they are no longer open, or were used"
 _ANSWERED = (

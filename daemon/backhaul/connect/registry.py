@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import entry_points
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from backhaul.errors import ConfigurationError, Finding
@@ -18,7 +20,7 @@ from backhaul_sdk import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from importlib.metadata import EntryPoints
+    from importlib.metadata import EntryPoint, EntryPoints
 
     from backhaul.settings import Settings
     from backhaul_sdk import Connector
@@ -42,11 +44,38 @@ def known_types() -> dict[str, str]:
 
 
 def load(type_name: str) -> type[Connector[Any]] | None:
-    """Import the connector's class; return None for an unknown name."""
+    """Import the connector's class; return None for an unknown name.
+
+    Raises ConfigurationError if a library that it imports is not installed.
+    """
     for entry in _entries(tuple(sys.path)).select(name=type_name):
-        connector: type[Connector[Any]] = entry.load()
+        try:
+            connector: type[Connector[Any]] = entry.load()
+        except ModuleNotFoundError as error:
+            raise ConfigurationError([_not_importable(entry, error)]) from None
         return connector
     return None
+
+
+def importable() -> dict[str, type[Connector[Any]]]:
+    """Return the connectors by name, without those whose libraries are missing."""
+    found = {}
+    for name in sorted(known_types()):
+        with suppress(ConfigurationError):
+            if connector := load(name):
+                found[name] = connector
+    return found
+
+
+def _not_importable(entry: EntryPoint, error: ModuleNotFoundError) -> Finding:
+    """Return what to install: the distribution's extra with the connector's name."""
+    problem = f"the connector {entry.name} needs the module {error.name}"
+    problem += ", which is not installed"
+    extras = entry.dist.metadata.get_all("Provides-Extra") if entry.dist else None
+    if entry.dist is None or entry.name not in (extras or ()):
+        return Finding("installation", "type", problem)
+    hint = f"install it with: pip install '{entry.dist.name}[{entry.name}]'"
+    return Finding("installation", "type", problem, hint)
 
 
 def listens(instances: Mapping[str, Instance]) -> bool:
@@ -63,7 +92,10 @@ def secret_fields(type_name: str) -> frozenset[str]:
 
 def check(type_name: str, options: Mapping[str, Any]) -> list[Finding]:
     """Return the mistakes in a connection's settings."""
-    connector = load(type_name)
+    try:
+        connector = load(type_name)
+    except ConfigurationError as error:
+        return [replace(each, source="") for each in error.findings]
     if connector is None:
         near = difflib.get_close_matches(type_name, known_types(), n=1)
         hint = f"did you mean {near[0]!r}?" if near else _installed()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backhaul.connect.record_matching import log_outcome
+from backhaul.connect.record_spans import TracedRecords
 from backhaul.settings.connections import API
 from backhaul.store.records import NewRecord
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backhaul.connect.record_matching import Matcher
+    from backhaul.runtime.tracing import Tracer
     from backhaul.store.records import Records, Submitted
 
 
@@ -24,11 +26,16 @@ class Submissions:
     """
 
     def __init__(
-        self, records: Records, matcher: Matcher, accepted: Callable[[str], None]
+        self,
+        records: Records,
+        matcher: Matcher,
+        accepted: Callable[[str], None],
+        tracer: Tracer | None = None,
     ) -> None:
         self._records = records
         self._matcher = matcher
         self._accepted = accepted
+        self._tracer = tracer
 
     async def act(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Submit what an action was asked for; return the record as JSON has it.
@@ -47,8 +54,14 @@ class Submissions:
 
     async def submit(self, store: str, record: NewRecord) -> Submitted:
         """Store one record; return after the commit where it stands. May raise Busy."""
+        traced = None
+        if self._tracer is not None:
+            traced = TracedRecords(self._tracer, API, store, [record])
+            (record,) = traced.records
         found = await self._records.submit(API, store, record, self._matcher)
         if found.outcome is not None:
+            if traced is not None:
+                traced.end([found.outcome])
             self._accepted(store)
             for each in (found.outcome, *found.outcome.also):
                 log_outcome(each)

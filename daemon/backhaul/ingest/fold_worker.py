@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from loguru import logger
@@ -13,12 +14,14 @@ from backhaul.ingest.topics import fold_for
 from backhaul.observe.metrics import Metrics
 from backhaul.runtime.loop import Loop
 from backhaul.runtime.signals import SharedSignals
+from backhaul.runtime.tracing import INBOX, STORE, attributes_of_object, working_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import StoreFacts
+    from backhaul.runtime.tracing import Span, Tracer
     from backhaul.store.inbox import (
         Folded,
         FoldReport,
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
         Reprocessing,
         ReprocessReport,
         Selection,
+        TracedEvent,
     )
 
 
@@ -36,6 +40,7 @@ SLICE_PER_SECOND_BEHIND = 0.04
 """Folds and accepts alternate, so a longer slice is a greater share for the fold."""
 MOST_NOTES = 200
 """How many kinds of incomplete events are logged; further kinds are only counted."""
+NO_SPANS: Mapping[int, Span] = MappingProxyType({})
 _PLACE = re.compile(r"\[\d+\]|: .*|(?<= )[\d.,]+(?= )", re.DOTALL)
 """The parts of a note that may differ between events with the same fault."""
 
@@ -50,11 +55,13 @@ class FoldWorker:
         facts: Mapping[str, StoreFacts],
         signals: SharedSignals | None = None,
         metrics: Metrics | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._inbox = inbox
         self._fold_one = fold_for(facts)
         self._signals = signals or SharedSignals()
         self._metrics = metrics or Metrics()
+        self._tracer = tracer
         self._loop = Loop(clock, _log_busy)
         self._moved = asyncio.Event()
         self._folded_to = 0
@@ -82,8 +89,14 @@ class FoldWorker:
 
     async def _slice(self) -> float | None:
         """Fold once; return 0.0 if more is waiting."""
+        tracer = self._tracer
+        began_at = 0 if tracer is None else tracer.now()
         report = await self._inbox.fold(self._fold_one, self._slice_seconds())
-        log_problems(one for one in report.problems if self._should_log(one[1]))
+        spans = NO_SPANS
+        if tracer is not None:
+            spans = _spans(tracer, report.traced, began_at)
+        shown = [one for one in report.problems if self._should_log(one[1])]
+        log_problems(shown, spans)
         self._log_incomplete(report)
         self._count(report)
         if report.folded:
@@ -133,12 +146,40 @@ def _log_busy(error: Exception) -> None:
     logger.bind(action="fold.busy").warning("{}", error)
 
 
-def log_problems(problems: Iterable[tuple[int, Folded]]) -> None:
-    """Log events that could not be folded."""
+def log_problems(
+    problems: Iterable[tuple[int, Folded]], spans: Mapping[int, Span] = NO_SPANS
+) -> None:
+    """Log events that could not be folded, each within its span."""
     for event, folded in problems:
-        logger.bind(action=f"fold.{folded.state}", event=event).warning(
-            "event {} ({}): {}", event, folded.topic, folded.detail
+        with working_on(spans.get(event)):
+            logger.bind(action=f"fold.{folded.state}", event=event).warning(
+                "event {} ({}): {}", event, folded.topic, folded.detail
+            )
+
+
+def _spans(
+    tracer: Tracer, traced: Iterable[TracedEvent], began_at: int
+) -> Mapping[int, Span]:
+    """Return a span for each traced event of a slice: from its begin to its commit."""
+    spans: dict[int, Span] = {}
+    for event in traced:
+        folded = event.folded
+        attributes = {
+            **INBOX,
+            "messaging.operation.name": "fold",
+            "messaging.operation.type": "process",
+            "messaging.message.id": str(event.id),
+            STORE: event.store,
+            "backhaul.topic": folded.topic,
+            "backhaul.event.state": folded.state,
+            **attributes_of_object(folded.kind, folded.object_id),
+        }
+        span = tracer.begin(
+            "fold inbox", "consumer", attributes, event.traceparent, began_at=began_at
         )
+        span.end(folded.state if folded.state == "quarantined" else "")
+        spans[event.id] = span
+    return spans
 
 
 class Reprocessor:

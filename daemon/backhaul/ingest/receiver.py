@@ -14,6 +14,7 @@ from backhaul.core import webhook
 from backhaul.core.clock import to_text
 from backhaul.core.strict_json import storable
 from backhaul.errors import Busy
+from backhaul.runtime.tracing import INBOX, STORE, working_on
 from backhaul.store.inbox import Arrival
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
     from backhaul.core.clock import Clock
-    from backhaul.ingest.webhook_secrets import SecretRegistry
+    from backhaul.ingest.secret_rings import SecretRings
+    from backhaul.runtime.tracing import Tracer
     from backhaul.store.inbox import Appending
 
 
@@ -32,6 +34,7 @@ BUSY = "busy"
 """The answer 503, which `Refusals` logs."""
 HOUR_SECONDS = 3_600.0
 MINUTE_SECONDS = 60.0
+TOPIC = "backhaul.topic"
 _FIRST = "webhooks"
 """The first part of the path that deliveries are sent to."""
 
@@ -57,12 +60,17 @@ class ResponseCounter:
     def add(self, store: str, answer: str) -> None:
         """Count one delivery to the address of `store`."""
         name = self._known(store)
-        self._counted[name, answer] += 1
-        if answer != KEPT:
-            counts = self._minute()
-            counts[name, answer] += 1
-            if counts[name, answer] == 1 and answer != BUSY:
-                self._log(name, answer)
+        if self.count(name, answer, 1) == 1 and answer not in {KEPT, BUSY}:
+            self._log(name, answer)
+
+    def count(self, name: str, answer: str, number: int) -> int:
+        """Count responses; return how many of these refusals this minute has."""
+        self._counted[name, answer] += number
+        if answer == KEPT:
+            return 0
+        counts = self._minute()
+        counts[name, answer] += number
+        return counts[name, answer]
 
     def _log(self, store: str, answer: str) -> None:
         """Log the first refusal of a minute; anybody can cause any number of them."""
@@ -143,9 +151,10 @@ class Receiver:
         self,
         inbox: Appending,
         clock: Clock,
-        signers: SecretRegistry,
+        signers: SecretRings,
         arrived: Callable[[], None],
         answers: ResponseCounter | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._inbox = inbox
         self._clock = clock
@@ -153,6 +162,7 @@ class Receiver:
         self._arrived = arrived
         self._refusals = BackpressureLog(clock)
         self._answers = answers or ResponseCounter(Counter(), clock, signers.known)
+        self._tracer = tracer
 
     def routes(self) -> list[web.RouteDef]:
         """Return the public routes; the topic may also come from the path."""
@@ -179,8 +189,16 @@ class Receiver:
         now = to_text(self._clock.now())
         if not self._signed(store, request.headers, body, now):
             return _answer(401, "the signature does not match")
+        arrival = _arrival(store, request, body, now)
+        if self._tracer is not None:
+            return await self._traced(self._tracer, arrival, request)
+        return await self._append(arrival)
+
+    async def _append(self, arrival: Arrival) -> web.Response:
+        """Answer 200 after the commit, or 503."""
+        store = arrival.store
         try:
-            await self._inbox.append(_arrival(store, request, body, now))
+            await self._inbox.append(arrival)
         except Busy as error:
             self._answers.add(store, "busy")
             return self._busy(error)
@@ -188,6 +206,42 @@ class Receiver:
         self._refusals.kept()
         self._arrived()
         return web.Response(status=200)
+
+    async def _traced(
+        self, tracer: Tracer, arrival: Arrival, request: web.Request
+    ) -> web.Response:
+        """Append with a span of the request, and one of the inbox that the row names.
+
+        A delivery with a wrong signature has no span: anybody could cause any number.
+        """
+        span = tracer.begin(
+            "POST /webhooks/{store}",
+            "server",
+            {
+                "http.request.method": request.method,
+                "http.route": "/webhooks/{store}",
+                "url.path": request.path,
+                "url.scheme": request.scheme,
+                "server.address": request.url.host or "",
+                STORE: arrival.store,
+                TOPIC: arrival.topic,
+            },
+            request.headers.get("traceparent"),
+        )
+        appending = span.child(
+            "append inbox",
+            "producer",
+            {**INBOX, "messaging.operation.name": "append", STORE: arrival.store},
+        )
+        with working_on(span):
+            answer = await self._append(
+                arrival._replace(traceparent=appending.traceparent)
+            )
+        error = "" if answer.status == 200 else str(answer.status)
+        appending.end(error)
+        span.put("http.response.status_code", answer.status)
+        span.end(error)
+        return answer
 
     def _signed(
         self, store: str, headers: CIMultiDictProxy[str], body: bytes, now: str

@@ -21,7 +21,7 @@ from backhaul.store import database_at
 from backhaul.store.database import MANIFEST_SUFFIX, manifest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from backhaul.core.clock import Clock
@@ -47,12 +47,24 @@ class BackupPlan(Struct, frozen=True):
     keep: int
 
 
+async def begin_at_once() -> None:
+    """Wait for nothing before a backup."""
+
+
 class BackupWorker:
-    """Makes a backup whenever it is woken, and reports the result."""
+    """Makes a backup whenever it is woken, and reports the result.
+
+    `before` waits until all that was acknowledged before is in the database.
+    """
 
     def __init__(
-        self, plan: BackupPlan, clock: Clock, report: ReportEnd = no_report
+        self,
+        plan: BackupPlan,
+        clock: Clock,
+        report: ReportEnd = no_report,
+        before: Callable[[], Awaitable[None]] = begin_at_once,
     ) -> None:
+        self._before = before
         self._plan = plan
         self._clock = clock
         self._loop = Loop(clock, at_start=False)
@@ -81,6 +93,7 @@ class BackupWorker:
         name = f"backhaul-{for_file_name(self._clock.now())}.db"
         target = self._plan.folder / name
         try:
+            await self._before()
             size = await asyncio.to_thread(
                 _make, self._plan, target, self._clock, ended.is_set
             )

@@ -15,13 +15,14 @@ from loguru import logger
 from backhaul.core.clock import to_text
 from backhaul.errors import ConfigurationError, Finding
 from backhaul.observe.redaction import Redactor, printable
+from backhaul.runtime.tracing import present_span
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from loguru import Message, PatcherFunction
+    from loguru import Message, PatcherFunction, Record
 
 
 FILE_BYTES = 50_000_000
@@ -77,6 +78,23 @@ def _require_writable(file: Path) -> None:
         raise ConfigurationError([Finding(str(file), "log.file", problem)]) from None
 
 
+def send_to(sink: Callable[[Message], None], level: str) -> None:
+    """Send the log, and that of libraries, to a function; replace earlier outputs."""
+    logger.remove()
+    logger.configure(patcher=cast("PatcherFunction", _Patcher(Redactor())))
+    logger.add(sink, level=level, format="", diagnose=False, backtrace=False)
+    _intercept(level)
+
+
+def repeat(module: str, level: str, message: str, extra: Mapping[str, Any]) -> None:
+    """Log a line of another process, with its fields and its module."""
+
+    def name(record: Record) -> None:
+        record["name"] = module
+
+    logger.patch(name).bind(**extra).log(level, "{}", message)
+
+
 def count_lines(lines: Counter[tuple[str, ...]]) -> None:
     """Count log lines of level WARNING and above in `lines`, by action."""
 
@@ -118,6 +136,9 @@ class _Patcher:
             trace = "".join(traceback.format_exception(*record["exception"]))
             record["extra"]["exception"] = redactor(trace)
             record["exception"] = None
+        if (span := present_span()) is not None:
+            record["extra"]["trace_id"] = span.trace_id
+            record["extra"]["span_id"] = span.span_id
         record["text"] = render_text(record)
         record["json"] = render_json(record)
 

@@ -43,6 +43,11 @@ METRICS: dict[str, MetricInfo] = {
         "signatures), unsigned, encoded (415), large (413), slow (408), busy (503).",
         ("store", "answer"),
     ),
+    "receiver_restarts_total": MetricInfo(
+        "counter",
+        "Receiver processes ([public] receivers) that ended and were started again.",
+        (),
+    ),
     "bad_requests_total": MetricInfo(
         "counter",
         "Requests to any listener that are not HTTP, too long, malformed or cut off.",
@@ -111,6 +116,12 @@ METRICS: dict[str, MetricInfo] = {
         "counter",
         "Log lines of level WARNING and above, by action.",
         ("action",),
+    ),
+    "telemetry_dropped_total": MetricInfo(
+        "counter",
+        "Spans and exports of metrics that the OTLP collector did not get, by reason: "
+        "queue full, not taken (the collector), stopped (the daemon).",
+        ("signal", "reason"),
     ),
     "loop_lag_seconds": MetricInfo(
         "histogram",
@@ -283,6 +294,10 @@ class Metrics(Collector):
         """Return the counter of this name; its keys are tuples of label values."""
         return self._counters[name]
 
+    def counters(self) -> Mapping[str, CountOf[tuple[str, ...]]]:
+        """Return every counter by its name."""
+        return self._counters
+
     def time(self, name: str, seconds: float, *labels: str) -> None:
         """Add one duration to a histogram."""
         histogram = self._histograms[name]
@@ -300,11 +315,19 @@ class Metrics(Collector):
         self._counters["platform_requests_total"][store, method, status] += 1
         self.time("platform_seconds", seconds, store, method)
 
-    def render(self, gauges: Iterable[GaugeValue]) -> bytes:
-        """Return all metrics in Prometheus text format, with these values of gauges."""
+    def families(self, gauges: Iterable[GaugeValue]) -> list[Metric]:
+        """Return all metrics with their samples, with these values of gauges."""
+        self._show(gauges)
+        return list(self._registry.collect())
+
+    def _show(self, gauges: Iterable[GaugeValue]) -> None:
         self._gauges = {name: {} for name in _called("gauge")}
         for gauge in gauges:
             self._gauges[gauge.name][gauge.labels] = gauge.value
+
+    def render(self, gauges: Iterable[GaugeValue]) -> bytes:
+        """Return all metrics in Prometheus text format, with these values of gauges."""
+        self._show(gauges)
         lines = generate_latest(self._registry).splitlines(keepends=True)
         # The `_created` series would double the output, and nobody needs them.
         return b"".join(line for line in lines if b"_created" not in line)

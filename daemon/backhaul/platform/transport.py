@@ -35,9 +35,11 @@ from backhaul.core.rate_limit import (
     PATIENCE_SECONDS,
     Budget,
     Priority,
+    limit_in_words,
 )
 from backhaul.errors import BackhaulError, Unusable
 from backhaul.observe.redaction import REDACTED, SHORTEST
+from backhaul.platform.request_spans import begin_request, end_request
 from backhaul.runtime.signals import StoreSignals
 from backhaul_sdk.retry_after import wait_seconds
 
@@ -399,6 +401,7 @@ class Transport:
             self.budget.leave()
         else:
             self.budget.spend(self._clock.monotonic())
+        span = begin_request(request)
         headers: Mapping[str, str] = {}
         began, came = self._clock.monotonic(), "no answer"
         try:
@@ -422,6 +425,7 @@ class Transport:
             self._learn(headers)
             seconds = self._clock.monotonic() - began
             self._signals.request_ended.emit(request.method, came, seconds)
+            end_request(span, came)
         received_at = self._clock.now()
         answer = Response(response.status_code, headers, body, received_at)
         if not answer.ok:
@@ -447,7 +451,9 @@ class Transport:
         until = to_text(self._clock.now() + timedelta(seconds=wait))
         path = request.url.path.removeprefix("/api/v1")
         is_new = self._noted.pause is None
-        pause = Pause(until, f"{_limit_of(answer)} to {request.method} {path}")
+        said = answer.said() if answer.status == 429 else str(answer.status)
+        limit = limit_in_words(said, answer.headers)
+        pause = Pause(until, f"{limit} to {request.method} {path}")
         self._noted.pause = pause
         if is_new:
             self._signals.pause_began.emit(pause)
@@ -478,14 +484,6 @@ async def _tried(
     finally:
         # Its steps refer to it: the cycle would wait for the garbage collector.
         retrying.iter_state.reset()
-
-
-def _limit_of(answer: Response) -> str:
-    """Return the platform's own status, words and headers that ask for a pause."""
-    names = ("Retry-After", "RateLimit-Policy", "RateLimit")
-    told = [f"{n}: {answer.headers[n]:.60}" for n in names if n in answer.headers]
-    said = answer.said() if answer.status == 429 else str(answer.status)
-    return f"the platform answered {said} ({'; '.join(told)})"
 
 
 def _may_pass(error: BaseException) -> bool:

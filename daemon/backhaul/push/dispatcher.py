@@ -21,6 +21,7 @@ from backhaul.platform import requests
 from backhaul.platform.personal_data import mentioned_customer
 from backhaul.platform.transport import NotSent, OutcomeUnknown, Response
 from backhaul.push import log_busy, retry_until_stored
+from backhaul.push.command_spans import begin_attempt, begin_trace, end_attempt
 from backhaul.push.response_classifier import (
     UNITS_OPEN,
     ClassifiedResponse,
@@ -32,6 +33,7 @@ from backhaul.push.response_classifier import (
 from backhaul.push.send_switch import ALL
 from backhaul.push.send_windows import SendWindows
 from backhaul.runtime.loop import BUSY_SECONDS, IDLE_SECONDS, Loop, seconds_until
+from backhaul.runtime.tracing import working_on
 from backhaul.store.commands import Attempt, Sendable, Transition
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class Dispatcher:
         self._chance = context.chance
         self._signals = context.signals
         self._lease = context.lease
+        self._tracer = context.tracer
         self._commands = commands
         self._uncertain = uncertain
         self._client = client
@@ -287,7 +290,10 @@ class Dispatcher:
         self, command: Command, payload: dict[str, Any] | None = None
     ) -> Sendable:
         body = requests.body(command, self._dialect)
-        return Sendable(body, self._transport.key_fingerprint, payload)
+        begun = None
+        if self._tracer is not None and command.traceparent is None:
+            begun = begin_trace(self._tracer, command)
+        return Sendable(body, self._transport.key_fingerprint, payload, begun)
 
     def _refuse(self, command: Command, transition: Transition) -> Transition:
         self._unsent.append((command, transition))
@@ -296,12 +302,19 @@ class Dispatcher:
     async def _deliver(
         self, command: Command, sendable: Sendable, claimed_at: float
     ) -> None:
+        span = None
+        if self._tracer is not None:
+            span = begin_attempt(self._tracer, "send", command)
         try:
-            judged, answer = await self._attempt(command, sendable, claimed_at)
-            self._sent[command.kind] += judged.verdict.outcome is not Outcome.NEVER_SENT
-            self._react(command, judged.verdict)
-            self._measure(command, judged.verdict)
-            await self._record(command, judged, answer)
+            with working_on(span):
+                judged, answer = await self._attempt(command, sendable, claimed_at)
+                outcome = judged.verdict.outcome
+                self._sent[command.kind] += outcome is not Outcome.NEVER_SENT
+                self._react(command, judged.verdict)
+                self._measure(command, judged.verdict)
+                state = await self._record(command, judged, answer)
+            if span is not None:
+                end_attempt(span, outcome.value, state)
         finally:
             self._in_flight -= 1
             self._signals.command_changed.emit()
@@ -365,7 +378,8 @@ class Dispatcher:
 
     async def _record(
         self, command: Command, judged: ClassifiedResponse, answer: Response | None
-    ) -> None:
+    ) -> State:
+        """Record an attempt; return the command's new state."""
         now = self._clock.now()
         attempt = Attempt(
             finished_at=to_text(now),
@@ -381,6 +395,7 @@ class Dispatcher:
         self._log_state(command, state, judged.verdict.reason)
         if state is State.UNCERTAIN:
             self._signals.command_uncertain.emit()
+        return state
 
     def _log_state(self, command: Command, state: State, reason: str) -> None:
         self._signals.state_reached.emit(command.kind, state.value)

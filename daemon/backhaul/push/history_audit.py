@@ -51,8 +51,10 @@ RESTORED = (
     " missing in it. Backhaul is reading the platform's stock history to find them"
 )
 IN_FLIGHT = (
-    "the database was restored, and a request from before the restore may still"
-    " take effect. Backhaul sends nothing until that is no longer possible"
+    "the platform's history shows commands that this database does not know: it was"
+    " restored or copied, or another Backhaul sends to this store, which must be"
+    " stopped. A request from before may still take effect, so Backhaul sends nothing"
+    " until"
 )
 WOUND_BACK = "the clock was set back; Backhaul is auditing the stock history again"
 
@@ -131,7 +133,8 @@ class Auditor:
         self.hold_for_audit()
         await self._audit_until_done(starting=True)
         if left := await self._still_in_flight_seconds():
-            self._switch.hold_for_audit(IN_FLIGHT)
+            ends = self._clock.now() + timedelta(seconds=left)
+            self._switch.hold_for_audit(f"{IN_FLIGHT} {ends:%H:%M:%S} UTC")
             await self._clock.sleep(left)
             await self._audit_until_done(starting=True)
         self._release()
@@ -345,8 +348,9 @@ class Auditor:
             self._reported.add("restored")
             logger.bind(action="audit.restored", store=self._store).error(
                 "store {}: the platform's history shows our tags that this database"
-                " does not know: it was restored, or copied. Their commands count as"
-                " done; every open command is checked before it is sent",
+                " does not know: it was restored or copied, or another Backhaul sends"
+                " to this store, which must be stopped. Their commands count as done;"
+                " every open command is checked before it is sent",
                 self._store,
             )
 

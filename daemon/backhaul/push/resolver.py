@@ -26,9 +26,11 @@ from backhaul.platform import requests
 from backhaul.platform.client import ReadRefused
 from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push import retry_until_stored
+from backhaul.push.command_spans import begin_attempt, end_attempt
 from backhaul.push.effect_verification import Proof
 from backhaul.push.response_classifier import classify_response
 from backhaul.runtime.loop import IDLE_SECONDS, Loop, seconds_until
+from backhaul.runtime.tracing import working_on
 from backhaul.store.commands import Check, Transition
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ AT_ONCE = 4
 """Checks that run at the same time; only one after a successful probe."""
 REPORTED_AFTER = 3
 """Failed checks in a row before one is logged; fewer may be a short outage."""
+UNREADABLE = "unreadable"
+"""What a check found that could not determine anything."""
 STEP_FORWARD_SECONDS = 2.0
 SAME_KEY_HOURS = 23
 """Platforms remember an Idempotency-Key for a day; less, because clocks differ."""
@@ -135,6 +139,7 @@ class Resolver:
         self._clock = context.clock
         self._chance = context.chance
         self._lease = context.lease
+        self._tracer = context.tracer
         self._command_changed = context.signals.command_changed
         self._uncertain = uncertain
         self._verifier = verifier
@@ -176,8 +181,17 @@ class Resolver:
             return 1  # the due commands were read with the new time: adjust it first
         async with asyncio.TaskGroup() as group:
             for uncertain in due:
-                group.create_task(self._check(uncertain))
+                group.create_task(self._check_in_trace(uncertain))
         return len(due)
+
+    async def _check_in_trace(self, uncertain: UncertainCommand) -> None:
+        if self._tracer is None:
+            await self._check(uncertain)
+            return
+        span = begin_attempt(self._tracer, "check", uncertain.command)
+        with working_on(span):
+            found, state = await self._check(uncertain)
+        end_attempt(span, found, state)
 
     def _wall_offset(self) -> float:
         return self._clock.now().timestamp() - self._clock.monotonic()
@@ -198,18 +212,16 @@ class Resolver:
         """Return True if the clock went forward since the last check of it."""
         return self._wall_offset() - self._offset > STEP_FORWARD_SECONDS
 
-    async def _check(self, uncertain: UncertainCommand) -> None:
+    async def _check(self, uncertain: UncertainCommand) -> tuple[str, State]:
+        """Check once; return what was found, and the command's state then."""
         at = to_text(self._clock.now())
         try:
             proof = await self._verify(uncertain)
         except (NotSent, OutcomeUnknown, ReadRefused, Unusable, Busy) as error:
-            await self._check_later(uncertain, at, str(error))
-            return
+            return UNREADABLE, await self._check_later(uncertain, at, str(error))
         except Exception as error:  # noqa: BLE001 - the other checks go on
-            await self._check_later(
-                uncertain, at, f"{type(error).__name__}: {error}", error
-            )
-            return
+            reason = f"{type(error).__name__}: {error}"
+            return UNREADABLE, await self._check_later(uncertain, at, reason, error)
         self._reported.discard(uncertain.command.id)
         check = Check(at, proof.found.value, proof.reason, proof.read)
         state = await self._store_check(
@@ -219,6 +231,7 @@ class Resolver:
         if proof.doubled:
             report_double_effect(self._store, uncertain.command.id, proof.doubled)
         self._command_changed.emit()
+        return check.found, state
 
     async def _store_check(
         self, uncertain: UncertainCommand, check: Check, transition: Transition
@@ -370,7 +383,7 @@ class Resolver:
         at: str,
         error: str,
         bug: Exception | None = None,
-    ) -> None:
+    ) -> State:
         """Plan the next check after a failed one, which does not count as a check."""
         seconds = delay_seconds(
             uncertain.command.failures + 1,
@@ -385,10 +398,11 @@ class Resolver:
             due_at=to_text(self._clock.now() + timedelta(seconds=seconds)),
             counts_as_failure=True,
         )
-        check = Check(at, "unreadable", reason, counts=False)
-        await self._store_check(uncertain, check, transition)
+        check = Check(at, UNREADABLE, reason, counts=False)
+        state = await self._store_check(uncertain, check, transition)
         if bug is not None or uncertain.command.failures + 1 >= REPORTED_AFTER:
             self._log_failed_check(uncertain, reason, bug)
+        return state
 
     def _log_failed_check(
         self, uncertain: UncertainCommand, reason: str, bug: Exception | None

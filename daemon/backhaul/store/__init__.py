@@ -240,6 +240,16 @@ def open_spool(path: Path, clock: Clock) -> Spool:
     return SqliteSpool(open_sqlite(path, clock))
 
 
+def open_inbox_file(path: Path, clock: Clock) -> Spool:
+    """Open the file in which one receiver process keeps webhooks for the daemon.
+
+    Raises CorruptData, and Busy if it cannot be opened now.
+    """
+    from backhaul.store.sqlite.database import open_inbox_file as open_sqlite
+
+    return open_sqlite(path, clock)
+
+
 def query_file(
     path: Path, query: str, values: Sequence[Any]
 ) -> Sequence[tuple[Any, ...]]:

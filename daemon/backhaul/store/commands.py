@@ -92,12 +92,13 @@ class Check(Struct, frozen=True):
 class Sendable(Struct, frozen=True):
     """What `claim` commits before the first byte leaves.
 
-    `payload` replaces the command's own; None keeps it.
+    `payload` and `traceparent` replace those of the command; None keeps them.
     """
 
     request: bytes
     key_fingerprint: str
     payload: dict[str, Any] | None = None
+    traceparent: str | None = None
 
 
 Prepare: TypeAlias = "Callable[[Command, MatchReader], Sendable | Transition]"

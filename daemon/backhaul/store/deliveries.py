@@ -20,7 +20,8 @@ class Subscriber(Struct, frozen=True, kw_only=True):
     """A connection that receives change notifications of a store, on some topics.
 
     `release_when` is when it receives a new order. With `begin` "now" it receives
-    nothing about objects that were there before the connection was first seen.
+    nothing about objects that were there before the connection was first seen. With
+    `dry_run` its deliveries wait.
     """
 
     instance: str
@@ -28,6 +29,7 @@ class Subscriber(Struct, frozen=True, kw_only=True):
     topics: frozenset[str]
     begin: Begin = "now"
     release_when: Release = "placed"
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,10 @@ class Deliveries(Protocol):
 
     async def claim(self, subscriber: Subscriber) -> Outgoing | None:
         """Move the next delivery that is due to `sending`, durably; return it."""
+        ...
+
+    async def traceparent_of(self, delivery: Outgoing) -> str | None:
+        """Return the span that appended the event of the delivery's change, if any."""
         ...
 
     async def next_uncertain(self, instance: str) -> Outgoing | None:

@@ -22,6 +22,7 @@ from backhaul.core.lifecycle import Kind, State
 from backhaul.errors import BackhaulError
 from backhaul.store.inbox import EventState
 from backhaul.store.records import ReasonClass
+from backhaul.store.stock_lists import PushState
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -34,8 +35,9 @@ class Filter(Struct, frozen=True):
     have the usual state of their list. `reason` is a ReasonClass in the quarantine, and
     words of the reason in other lists. `subject` is what the reason is about, empty for
     a reason without one. `object` is the id of an order, product or customer. `since`
-    and `until` are text in UTC; `until` is exclusive. `keys` are the ids of commands,
-    or first characters of them. A row must contain all `words`, in any capitals.
+    and `until` are text in UTC; `until` is exclusive. `below` is a whole number, as
+    text, and the stock is less. `keys` are the ids of commands, or first characters of
+    them. A row must contain all `words`, in any capitals.
     """
 
     state: str | None = None
@@ -50,6 +52,7 @@ class Filter(Struct, frozen=True):
     subject: str | None = None
     since: str | None = None
     until: str | None = None
+    below: str | None = None
     ids: tuple[int, ...] = ()
     keys: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
@@ -175,23 +178,38 @@ DELIVERIES: Allowed = {
     "until": (),
 }
 """The fields for deliveries to connections."""
-
+STOCK: Allowed = {
+    "state": tuple(each.value for each in PushState),
+    "store": (),
+    "connector": (),
+    "sku": (),
+    "object": (),
+    "below": (),
+    "since": (),
+    "until": (),
+}
+"""The fields for the stock of variants; `state` is what Backhaul pushes."""
 
 LISTS: Mapping[str, Allowed] = {
     "commands": COMMANDS,
     "events": EVENTS,
     "deliveries": DELIVERIES,
     "quarantine": QUARANTINE,
+    "stock": STOCK,
 }
 """The fields of each list, by its name."""
 
 
 class Sort(StrEnum):
-    """The order of a list: `usual` is its own, such as parked commands first."""
+    """The order of a list: `usual` is its own, such as parked commands first.
+
+    Only a list of stock has the order `lowest`.
+    """
 
     USUAL = "usual"
     NEWEST = "newest"
     OLDEST = "oldest"
+    LOWEST = "lowest"
 
 
 class Span(Struct, frozen=True):
@@ -223,6 +241,7 @@ _UNITS = {
 }
 _TIMES = frozenset({"since", "until"})
 _NUMBERS = re.compile(r"\d{1,18}(,\d{1,18})*", re.ASCII)
+_WHOLE = re.compile(r"-?\d{1,9}", re.ASCII)
 _KEYS = re.compile(r"[0-9a-f]{2,32}(,[0-9a-f]{2,32})*")
 LONGEST_FILTER = 20_000
 
@@ -347,6 +366,11 @@ def _check(name: str, value: str, at: str, allowed: Allowed) -> None:
         listed = f"{name} is one of {', '.join(known)}"
         raise FilterError(
             f"{name} cannot be {value[:40]!r}, {at}{_near(value, known)}; {listed}"
+        )
+    if name == "below" and not _WHOLE.fullmatch(value):
+        raise FilterError(
+            f"below cannot be {value[:40]!r}, {at}; write a whole number, such as"
+            " below=5 for a stock of 4 or less"
         )
 
 

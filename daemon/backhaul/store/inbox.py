@@ -25,7 +25,8 @@ class Arrival(NamedTuple):
     """A new row of the inbox: the exact bytes, and how they arrived.
 
     `kind` is `delivery` (a webhook) or `read` (a read of the platform; `received_at` is
-    then the start of the read). `headers` is a JSON object.
+    then the start of the read). `headers` is a JSON object. `traceparent` names the
+    span that appends the event, None without a trace.
     """
 
     store: str
@@ -34,6 +35,7 @@ class Arrival(NamedTuple):
     received_at: str
     headers: bytes
     body: bytes
+    traceparent: str | None = None
 
 
 class StoredEvent(Struct, frozen=True, gc=False):
@@ -47,6 +49,7 @@ class StoredEvent(Struct, frozen=True, gc=False):
     body: bytes
     digest: bytes | None = None
     """Of the body as it arrived."""
+    traceparent: str | None = None
 
 
 class Folded(Struct, frozen=True, gc=False):
@@ -67,13 +70,22 @@ class Folded(Struct, frozen=True, gc=False):
     notes: tuple[str, ...] = ()
 
 
+class TracedEvent(NamedTuple):
+    """What became of an event that belongs to a trace."""
+
+    traceparent: str
+    id: int
+    store: str
+    folded: Folded
+
+
 class FoldReport(Struct, frozen=True):
     """One slice of folding: how many events, and whether more are waiting.
 
     `refetches` counts the requests for a refetch. Every event up to the id `folded_to`
     is folded. `behind_seconds` is how long the last event waited; `incomplete` are the
     events of which a member was left out. `waits` are the seconds from the arrival of
-    each webhook to its fold.
+    each webhook to its fold. `traced` are the events that belong to a trace.
     """
 
     folded: int
@@ -84,6 +96,7 @@ class FoldReport(Struct, frozen=True):
     behind_seconds: float = 0.0
     incomplete: tuple[tuple[int, Folded], ...] = ()
     waits: tuple[float, ...] = ()
+    traced: tuple[TracedEvent, ...] = ()
 
 
 class MirrorWriter(Protocol):
@@ -277,8 +290,12 @@ class Spool(Appending, Protocol):
         """Return how many events there are. Raises ReadFailed."""
         ...
 
-    async def oldest(self) -> Sequence[tuple[int, Arrival]]:
-        """Return the next events with their ids, in their order. Raises ReadFailed."""
+    async def newest(self) -> int:
+        """Return the highest id, 0 if there is no event. Raises ReadFailed."""
+        ...
+
+    async def oldest(self, after: int = 0) -> Sequence[tuple[int, Arrival]]:
+        """Return the next events after an id, in their order. Raises ReadFailed."""
         ...
 
     async def remove(self, last: int) -> None:

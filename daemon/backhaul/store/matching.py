@@ -57,6 +57,8 @@ class Command(Struct, frozen=True):
     failures: int
     instance: str
     created_at: str = ""
+    traceparent: str | None = None
+    """The span from which its trace goes on."""
 
     @property
     def number_only(self) -> bool:
@@ -74,6 +76,7 @@ class WaitingRecord(NamedTuple):
     payload: bytes
     locator: str
     received_at: str
+    traceparent: str | None = None
 
 
 class MatchReader(Protocol):

@@ -433,6 +433,19 @@ class MetricSample(Struct, frozen=True):
     quarantined: int | None = None
 
 
+class TrafficHour(Struct, frozen=True):
+    """What all daemons counted in an hour; `hour` is text such as `2026-03-01T12`."""
+
+    hour: str
+    webhooks: int
+    commands: int
+    records: int
+    deliveries: int
+    failed_events: int
+    failed_commands: int
+    failed_deliveries: int
+
+
 class MetricSamples(Protocol):
     """Stores the samples of all daemons on the database."""
 

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from backhaul.store.mappings import ListedMapping
     from backhaul.store.matching import Command
     from backhaul.store.mirror import Pass, SyncState
-    from backhaul.store.operations import AlertConditions, HeldTargets, MetricSample
+    from backhaul.store.operations import (
+        AlertConditions,
+        HeldTargets,
+        MetricSample,
+        TrafficHour,
+    )
     from backhaul.store.operators import SavedView
     from backhaul.store.order_lists import ListedOrder, OrderPlace, OrderTab, Parcel
     from backhaul.store.read_records import (
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
         TimelineEntry,
     )
     from backhaul.store.records import RecordDetail, SourceRun
+    from backhaul.store.stock_lists import StockPage
     from backhaul.store.stock_targets import HeldFilter
     from backhaul.store.tokens import ListedToken
 
@@ -349,6 +355,10 @@ class Reader(Protocol):
         """Return the samples since a time, the oldest first."""
         ...
 
+    def traffic(self, since: str) -> list[TrafficHour]:
+        """Return the sums of the samples since a time by the hour, the oldest first."""
+        ...
+
     def find_objects(self, kind: str, name: str) -> list[FoundObject]:
         """Return the objects that a typed name may mean; `kind` is one of KINDS.
 
@@ -410,6 +420,23 @@ class Reader(Protocol):
 
         The list continues behind the store and variant `after`; two empty texts begin
         it.
+        """
+        ...
+
+    def stock(
+        self,
+        wanted: Filter,
+        stores: Iterable[str],
+        limit: int,
+        after: str | None = None,
+        sort: Sort = Sort.USUAL,
+        scanned: int | None = None,
+    ) -> StockPage:
+        """Return the stock of variants of these stores, and what Backhaul pushes.
+
+        The list is sorted by SKU, or in the order `lowest` by stock, and continues
+        behind the text of a StockPlace. If no index answers the filter, at most
+        `scanned` variants of each store are searched.
         """
         ...
 

@@ -53,7 +53,8 @@ class NewRecord(Struct, frozen=True):
 
     If `can_apply` is True, the connector applies the bad row once an operator says so.
     `read` is a document with the values of a bad row, for an operator who edits them:
-    `{"kind": null, "read": …}`, see `connect/quarantine_fields.py`.
+    `{"kind": null, "read": …}`, see `connect/quarantine_fields.py`. `traceparent` names
+    the span that submits the record.
     """
 
     key: str
@@ -63,6 +64,7 @@ class NewRecord(Struct, frozen=True):
     locator: str
     can_apply: bool = False
     read: bytes | None = None
+    traceparent: str | None = None
 
 
 class Matched(Struct, frozen=True):
@@ -291,7 +293,7 @@ class QuarantinedRow(Struct, frozen=True):
 
 
 ROW_STATES = {
-    "waiting": "wait to be matched",
+    "waiting": "are tried again now",
     "approved": "are applied by their connector in its next round",
     "reprocess": "were processed again",
     "dropped": "were discarded",

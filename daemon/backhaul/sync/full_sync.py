@@ -14,7 +14,7 @@ from backhaul.core.clock import is_cancelled
 from backhaul.core.fold import Drift
 from backhaul.errors import BackhaulError
 from backhaul.sync.list_pass import ListPass, page_fetcher
-from backhaul.sync.resource_types import BACKFILL, FULL, KINDS
+from backhaul.sync.resource_types import BACKFILL, FULL, KINDS, SINCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -213,7 +213,7 @@ def log_result(ended: Pass) -> None:
     """Log what a pass found: as a warning if the mirror differed."""
     found = {drift.value: getattr(ended, drift.value) for drift in Drift}
     words = ", ".join(f"{n} {name}" for name, n in Counter(found).items() if n)
-    drifted = ended.job != BACKFILL and bool(words)
+    drifted = ended.job not in {BACKFILL, SINCE} and bool(words)
     level = "WARNING" if drifted or ended.unrepaired else "INFO"
     logger.bind(action=f"reconcile.{_WORDS[ended.job]}", store=ended.store).log(
         level,
@@ -226,7 +226,12 @@ def log_result(ended: Pass) -> None:
     )
 
 
-_WORDS = {BACKFILL: "backfilled", FULL: "synced", "incremental": "polled"}
+_WORDS = {
+    BACKFILL: "backfilled",
+    SINCE: "backfilled",
+    FULL: "synced",
+    "incremental": "polled",
+}
 
 
 class GivenUp(BackhaulError):

@@ -18,7 +18,7 @@ from backhaul.errors import Unusable
 from backhaul.platform import decoding
 from backhaul.platform.history import PATH, is_past, move_of
 from backhaul.sync.full_sync import log_result
-from backhaul.sync.resource_types import LEVELS
+from backhaul.sync.resource_types import BACKFILL, FULL, LEVELS, ORDERS, SINCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -45,7 +45,10 @@ ENTRY = "inventory/entry"
 
 @dataclass(slots=True)
 class Poll:
-    """Polls the lists of one store; the key-value state has the newest time seen."""
+    """Polls the lists of one store; the key-value state has the newest time seen.
+
+    A backfill since a time needs an instance of its own, and no poll continues from it.
+    """
 
     client: PlatformClient
     repair: MirrorRepair
@@ -54,6 +57,7 @@ class Poll:
     clock: Clock
     grace_seconds: float
     overlap_seconds: float
+    priority: Priority = Priority.INCREMENTAL
     _latest: str = field(default="", init=False)
 
     async def updated(self, kind: ResourceType) -> Pass:
@@ -66,10 +70,28 @@ class Poll:
         self._latest = ""
         return await self._run(kind, self._newest_pages(kind))
 
+    async def orders_since(self, since: str) -> Pass:
+        """Read the orders that were placed or changed since a time."""
+        at = await self._append_pages(ORDERS, self._since_pages(ORDERS, since), SINCE)
+        ended = await self.passes.end(at.pass_id, 0, f"since {since}")
+        await self.repair.caught_up()
+        log_result(ended)
+        return ended
+
     async def _run(
         self, kind: ResourceType, pages: AsyncIterator[Sequence[Difference]]
     ) -> Pass:
-        at = await self.passes.begin(self.repair.store, POLL, kind.name)
+        at = await self._append_pages(kind, pages, POLL)
+        await self._remember(kind.name)
+        return await self._end(at.pass_id)
+
+    async def _append_pages(
+        self,
+        kind: ResourceType,
+        pages: AsyncIterator[Sequence[Difference]],
+        job: str,
+    ) -> Progress:
+        at = await self.passes.begin(self.repair.store, job, kind.name)
         waiting: dict[str, Difference] = {}
         async for found in pages:
             # Pages overlap: of each object only the last row counts.
@@ -77,9 +99,7 @@ class Poll:
             if len(waiting) >= CHUNK_ROWS:
                 at = await self._append_confirmed(kind, list(waiting.values()), at)
                 waiting = {}
-        at = await self._append_confirmed(kind, list(waiting.values()), at)
-        await self._remember(kind.name)
-        return await self._end(at.pass_id)
+        return await self._append_confirmed(kind, list(waiting.values()), at)
 
     async def _end(self, pass_id: int) -> Pass:
         ended = await self.passes.end(pass_id, 0)
@@ -113,9 +133,7 @@ class Poll:
         while True:
             began = to_text(self.clock.now())
             filters = {"updatedSince": since, "sort": "updatedAt"}
-            listing = await self.client.page(
-                kind.path, number, Priority.INCREMENTAL, filters
-            )
+            listing = await self.client.page(kind.path, number, self.priority, filters)
             rows = [row for body in listing.rows for row in kind.rows(body, began)]
             found = await self.repair.differing(kind, rows, began)
             yield self.repair.not_quarantined(kind, found)
@@ -227,7 +245,7 @@ class Poll:
             each.began_at
             for each in ended
             if each.kind == kind
-            and each.job != POLL
+            and each.job in {BACKFILL, FULL}
             and not (each.unrepaired or each.note)
             and each.began_at <= soon
         ]

@@ -160,6 +160,8 @@ KINDS: Mapping[str, ResourceType] = {
 
 BACKFILL = "backfill"
 FULL = "full"
+SINCE = "since"
+"""The job of a pass over the orders since a time that an operator chose."""
 PATH = "/api/reconcile"
 
 

@@ -21,6 +21,7 @@ from backhaul.sync.deletion_check import DeletionCheck
 from backhaul.sync.full_sync import FailureLog, FullSync, GivenUp, StallTimer
 from backhaul.sync.incremental_sync import POLL, Poll
 from backhaul.sync.list_pass import NotOffered, first_offered
+from backhaul.sync.order_backfill import FEATURE, OrderBackfill
 from backhaul.sync.resource_types import (
     BACKFILL,
     CUSTOMERS,
@@ -47,7 +48,6 @@ RETRY_BASE_SECONDS = 1.0
 RETRY_CAP_SECONDS = 60.0
 LATE_SECONDS = 600.0
 """Nothing waits any longer for the first read of a list that made no progress."""
-FEATURE = "updatedSince"
 
 
 class SyncState(Struct, frozen=True):
@@ -88,21 +88,23 @@ class Reconciler:
         self._facts = facts
         self._settings = settings
         self._check_subscription = check_subscription
-        self._incremental = Poll(
-            client,
-            repair,
-            state.passes,
-            state.marks,
-            clock,
-            settings.grace,
-            settings.overlap,
-        )
+        polls = (client, repair, state.passes, state.marks, clock)
+        times = (settings.grace, settings.overlap)
+        self._incremental = Poll(*polls, *times)
         self._poll_loop = Loop(clock, at_start=False)
         self._full_loops = {name: Loop(clock, at_start=False) for name in KINDS}
         self._read = {name: asyncio.Event() for name in KINDS}
         self._full_sync: tuple[str, set[str]] | None = None
         self._shrunk: dict[str, int] = {}
         self._failures = FailureLog(repair.store)
+        self.orders = OrderBackfill(
+            Poll(*polls, *times, Priority.SWEEP),
+            state.marks,
+            facts,
+            self._failures,
+            clock,
+            self._chance,
+        )
         self._awaited = set(KINDS)
         self.filled = asyncio.Event()
         self._busy: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(
@@ -149,6 +151,7 @@ class Reconciler:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._backfill_first())
             group.create_task(self._poll_loop.run(self._run_poll))
+            group.create_task(self.orders.run())
             for name in KINDS:
                 group.create_task(self._sync_fully(name))
 

@@ -7,7 +7,6 @@ import re
 import time
 from functools import cache
 from operator import itemgetter
-from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
@@ -16,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from backhaul.core.backoff_and_circuit import delay_seconds
+from backhaul.core.clock import pause
 from backhaul.errors import BackhaulError, WriterFailed
 from backhaul.store.postgres.dialect import (
     Column,
@@ -161,12 +161,12 @@ def persistently(connect: Callable[[], T], seconds: float) -> T:
         try:
             return connect()
         except psycopg.OperationalError:
-            pause = delay_seconds(
+            rest = delay_seconds(
                 attempt, base_seconds=0.1, cap_seconds=1, chance=_CHANCE.random()
             )
-            if time.monotonic() + pause > end:
+            if time.monotonic() + rest > end:
                 raise
-            Event().wait(pause)
+            pause(rest)
 
 
 def _limited(gen: PQGen[Any], seconds: float) -> PQGen[Any]:

@@ -1,8 +1,7 @@
 """A PostgreSQL database as the source or the target of a move to the other engine.
 
 As a target it is one transaction until the copy was compared: a move that ends before
-leaves nothing behind. Before a live move the tables are created in a transaction of
-their own, and daemons receive webhooks in them.
+leaves nothing behind. A live move creates the tables before, for webhooks to arrive in.
 """
 
 from __future__ import annotations

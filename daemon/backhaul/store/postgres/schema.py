@@ -12,11 +12,11 @@ import re
 from contextlib import contextmanager
 from functools import partial
 from math import inf
-from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
+from backhaul.core.clock import pause
 from backhaul.errors import CorruptData, DatabaseUnavailable
 from backhaul.store.postgres import dialect
 from backhaul.store.sql.schema import (
@@ -212,16 +212,12 @@ def _persistently(step: str, work: Callable[[], T]) -> T:
             return work()
         except _MOVED_ON as error:
             failure = error
-        _pause(PAUSE_SECONDS * 2 * _CHANCE.random())
+        pause(PAUSE_SECONDS * 2 * _CHANCE.random())
     raise DatabaseUnavailable(
         f"the step {step} of the upgrade cannot lock a table, because another program"
         " uses it, such as pg_dump (pg_stat_activity shows it); the tables are"
         f" unchanged by this step, so try again later: {failure}"
     )
-
-
-def _pause(seconds: float) -> None:
-    Event().wait(seconds)
 
 
 _INDEX = re.compile(r"\s*(CREATE (?:UNIQUE )?INDEX) (\w+)\s+ON (\w+)")

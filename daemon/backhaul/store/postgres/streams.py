@@ -69,10 +69,14 @@ _IDS = """
     FROM generate_series(1, :count)
 """
 _COPY = """
-    COPY inbox (id, stream, store, kind, topic, received_at, headers, body, digest)
+    COPY inbox (id, stream, store, kind, topic, received_at, headers, body, traceparent,
+        digest)
     FROM STDIN (FORMAT BINARY)
 """
-_TYPES = ("int8", "int8", "text", "text", "text", "text", "bytea", "bytea", "bytea")
+_TYPES = (
+    *("int8", "int8", "text", "text", "text", "text", "bytea", "bytea", "text"),
+    "bytea",
+)
 _BODY = 5
 FEWEST = 64
 """The fewest events that a slice reads. Others read twice what the last one folded:
@@ -271,7 +275,8 @@ _STORES = "SELECT DISTINCT store FROM inbox"
 # The next events of these streams of stores, in the order in which they got their ids.
 
 _AFTER = """
-    SELECT i.id, i.store, i.kind, i.topic, i.received_at, i.body, i.digest, i.stream
+    SELECT i.id, i.store, i.kind, i.topic, i.received_at, i.body, i.digest,
+           i.traceparent, i.stream
     FROM json_to_recordset(:places) w (store text, stream bigint, after bigint)
     CROSS JOIN LATERAL (
         SELECT * FROM inbox

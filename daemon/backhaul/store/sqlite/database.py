@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing, contextmanager
+import sqlite3
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock
 from backhaul.core.identity import digest_of
+from backhaul.errors import Busy
 from backhaul.store.inbox import Arrival
 from backhaul.store.sql_store import SqlStore
 from backhaul.store.sqlite import connections, full_text
 from backhaul.store.sqlite.engine import SqliteEngine, Writer
+from backhaul.store.sqlite.file_backup import Damaged
 from backhaul.store.sqlite.full_text import SqliteErasure, SqliteSearchIndex
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from backhaul.store.sqlite.engine import Connect, MakeWriter
 
 
-_COLUMNS = "store, kind, topic, received_at, headers, body, digest"
+_COLUMNS = "store, kind, topic, received_at, headers, body, traceparent, digest"
 _BODY = 5
 CHUNK_ROWS = 32
 CHUNK_BYTES = 256 << 10
@@ -63,7 +66,7 @@ def _bytes(rows: Sequence[Row]) -> int:
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
-    places = ",".join(["(?,?,?,?,?,?,?)"] * len(rows))
+    places = ",".join(["(?,?,?,?,?,?,?,?)"] * len(rows))
     values = [value for row in rows for value in (*row, digest_of((row[_BODY],)))]
     cursor = connection.execute(
         f"INSERT INTO inbox ({_COLUMNS}) VALUES {places}",  # noqa: S608 - constants
@@ -105,8 +108,8 @@ class SqliteStore(SqlStore):
 
 
 _OLDEST = """
-    SELECT id, store, kind, topic, received_at, headers, body FROM inbox
-    ORDER BY id LIMIT :most
+    SELECT id, store, kind, topic, received_at, headers, body, traceparent FROM inbox
+    WHERE id > :after ORDER BY id LIMIT :most
 """
 _REMOVE = "DELETE FROM inbox WHERE id <= :last"
 SPOOL_ROWS = 256
@@ -126,14 +129,19 @@ class SqliteSpool:
         self.watch = store.watch
 
     async def size(self) -> int:
+        return await self._number("SELECT count(*) FROM inbox")
+
+    async def newest(self) -> int:
+        return await self._number("SELECT coalesce(max(id), 0) FROM inbox")
+
+    async def _number(self, query: str) -> int:
         def unit(connection: sqlite3.Connection) -> int:
-            (size,) = connection.execute("SELECT count(*) FROM inbox").fetchone()
-            return int(size)
+            return int(connection.execute(query).fetchone()[0])
 
         return await self._engine.read(unit)
 
-    async def oldest(self) -> list[tuple[int, Arrival]]:
-        return await self._engine.read(_oldest)
+    async def oldest(self, after: int = 0) -> list[tuple[int, Arrival]]:
+        return await self._engine.read(partial(_oldest, after=after))
 
     async def remove(self, last: int) -> None:
         def unit(connection: sqlite3.Connection) -> None:
@@ -142,9 +150,10 @@ class SqliteSpool:
         await self._engine.write(unit)
 
 
-def _oldest(connection: sqlite3.Connection) -> list[tuple[int, Arrival]]:
+def _oldest(connection: sqlite3.Connection, after: int) -> list[tuple[int, Arrival]]:
     found, size = [], 0
-    with closing(connection.execute(_OLDEST, {"most": SPOOL_ROWS})) as rows:
+    values = {"after": after, "most": SPOOL_ROWS}
+    with closing(connection.execute(_OLDEST, values)) as rows:
         for id_, *values in rows:
             arrival = Arrival(*values)
             found.append((id_, arrival))
@@ -152,6 +161,34 @@ def _oldest(connection: sqlite3.Connection) -> list[tuple[int, Arrival]]:
             if size >= SPOOL_BYTES:
                 break
     return found
+
+
+# No id is used twice, although rows are removed: the daemon reads on after an id.
+_INBOX = """
+    CREATE TABLE IF NOT EXISTS inbox (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, store TEXT NOT NULL, kind TEXT NOT NULL,
+        topic TEXT NOT NULL, received_at TEXT NOT NULL, headers BLOB NOT NULL,
+        body BLOB NOT NULL, traceparent TEXT, digest BLOB
+    )
+"""
+
+
+def open_inbox_file(path: Path, clock: Clock) -> SqliteSpool:
+    """Open a file that has nothing but the events of one receiver process.
+
+    It is created if it is missing. Raises CorruptData if the file is damaged, and Busy
+    if it cannot be opened now, such as on a full disk.
+    """
+    try:
+        with suppress(FileExistsError):
+            path.touch(0o600, exist_ok=False)
+        with closing(connections.open_writer(path)) as connection:
+            connection.execute(_INBOX)
+    except (OSError, sqlite3.OperationalError) as error:
+        raise Busy(f"{path} cannot be opened: {error}") from None
+    except sqlite3.DatabaseError as error:
+        raise Damaged(path, str(error)) from None
+    return SqliteSpool(SqliteStore(path, clock))
 
 
 @contextmanager

@@ -23,6 +23,8 @@ from backhaul.store.sql.schema import (
     SAVED_VIEWS,
     SIGN_IN,
     STEPS,
+    STOCK_LISTS,
+    TRACEPARENTS,
 )
 from backhaul.store.sqlite.full_text import create_index
 
@@ -156,6 +158,18 @@ def m011_saved_views(database: Database) -> None:
 def m013_metric_minutes(database: Database) -> None:
     """A table of what each daemon counts in a minute, for the charts."""
     _execute(database, METRIC_MINUTES)
+
+
+@migrations()
+def m014_stock_lists(database: Database) -> None:
+    """Indexes for lists of stock, by SKU and the lowest stock first."""
+    _execute(database, STOCK_LISTS)
+
+
+@migrations()
+def m015_traceparents(database: Database) -> None:
+    """The spans from which traces go on, in rows of events, records and commands."""
+    _execute(database, TRACEPARENTS)
 
 
 def _execute(database: Database, step: str) -> None:

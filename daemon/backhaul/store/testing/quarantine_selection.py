@@ -134,7 +134,7 @@ class QuarantineSelectionConformance(StoreConformance):
         row = NewRecord(
             "row", None, "Blue lamp;DHL;Zoë;100%", "not readable", "file:row"
         )
-        await store.records.accept("courier", "main", [row], None, lambda *_: None)  # type: ignore[arg-type] # nothing is matched
+        await store.records.accept("courier", "main", [row], None, lambda *_: None)  # type: ignore[arg-type]  # nothing is matched
         assert bool(await selected(store, words=words)) is found
 
     async def test_the_body_of_an_event_is_searched(self, store: Store) -> None:

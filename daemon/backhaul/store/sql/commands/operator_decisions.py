@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from backhaul.store.matching import Command
     from backhaul.store.sql.family import Connection
 
+_TRACEPARENT = "(SELECT t.traceparent FROM commands t WHERE t.id = c.id)"
 _FIND = f"""
-    SELECT {columns("c")} FROM commands_and_targets c WHERE id = :id
+    SELECT {columns("c", _TRACEPARENT)} FROM commands_and_targets c WHERE id = :id
 """  # noqa: S608 - constants
 _SENT_AT = "SELECT sent_at FROM commands WHERE seq = :seq"
 # For the reason that the operator saw, and no other, the command is not parked again.

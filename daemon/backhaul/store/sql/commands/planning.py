@@ -24,10 +24,10 @@ RESTOCK_REASON = "RESTOCK"
 _PLAN = f"""
     INSERT INTO commands (seq, id, store, kind, target, lane, state, payload, cause,
                           instance, created_at, due_at, reason, settled_at, sent_at,
-                          effect_id, evidence, digest)
+                          effect_id, evidence, digest, traceparent)
     VALUES ({NEXT_NUMBER}, :id, :store, :kind, :target, :lane, :state, :payload, :cause,
             :instance, :now, :now, :reason, :settled_at, :sent_at,
-            :effect_id, :evidence, :digest)
+            :effect_id, :evidence, :digest, :traceparent)
     ON CONFLICT (id) DO NOTHING
 """  # noqa: S608 - constants
 _REWRITE = "UPDATE commands SET payload = :payload, digest = :digest WHERE seq = :seq"
@@ -46,8 +46,12 @@ def plan(
     command: NewCommand,
     cause: str,
     now: str,
+    traceparent: str | None = None,
 ) -> None:
-    """Add a new command; a command with a known id stays as it is."""
+    """Add a new command; a command with a known id stays as it is.
+
+    Its trace goes on from `traceparent`.
+    """
     initial = initial_state(connection, store, command, now)
     payload = msgspec.json.encode(command.payload).decode()
     digested = (command.id, store, command.kind, command.target, payload)
@@ -62,6 +66,7 @@ def plan(
         "instance": instance,
         "now": now,
         "digest": digest_of(digested),
+        "traceparent": traceparent,
     }
     connection.execute(_PLAN, values | initial._asdict())
     if initial.evidence is not None:
@@ -100,7 +105,8 @@ def restock_unshipped(
             {"variant_id": variant, "delta": units, "reason": RESTOCK_REASON},
         )
         cause = f"cancellation {command.id[:8]}: units that have not shipped"
-        plan(connection, command.store, command.instance, new, cause, now)
+        place = (command.store, command.instance)
+        plan(connection, *place, new, cause, now, command.traceparent)
 
 
 def _unshipped(

@@ -131,7 +131,12 @@ class SqlCommands(Family):
                 apply_transition(connection, command, begun, now)
             else:
                 payload = begun.payload or command.payload
-                sent = replace(command, state=State.SENDING, payload=payload)
+                sent = replace(
+                    command,
+                    state=State.SENDING,
+                    payload=payload,
+                    traceparent=begun.traceparent or command.traceparent,
+                )
                 claimed.append((sent, begun))
         return claimed
 
@@ -297,7 +302,13 @@ def _begin_attempt(
         key_fingerprint=step.key_fingerprint,
         baseline=msgspec.json.encode(baseline).decode(),
         sent_at=now,
+        **_trace_of(step),
     )
     number = command.attempts + 1
     values = {"id": command.id, "number": number, "now": now}
     connection.execute(_BEGIN_ATTEMPT, values | {"target": command.target})
+
+
+def _trace_of(step: Sendable) -> dict[str, str]:
+    """Return the column of a command's trace if its first attempt begins the trace."""
+    return {} if step.traceparent is None else {"traceparent": step.traceparent}

@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 _COLUMNS = (
     "{0}.seq, {0}.id, {0}.store, {0}.kind, {0}.target, {0}.lane, {0}.instance,"
     " {0}.state, {0}.payload, {0}.attempts, {0}.failures,"
-    " {0}.created_at, {0}.digest"
+    " {0}.created_at, {traceparent}, {0}.digest"
 )
 _ADDED = frozenset({"attempts", "failures"})
 
 
-def columns(table: str) -> str:
-    """Return the columns of a row of commands, for a table of this name."""
-    return _COLUMNS.format(table)
+def columns(table: str, traceparent: str = "{0}.traceparent") -> str:
+    """Return the columns of a row of commands, for a table of this name.
+
+    `traceparent` is the text in place of the column that views do not have.
+    """
+    return _COLUMNS.format(table, traceparent=traceparent.format(table))
 
 
 COLUMNS = columns("commands")
@@ -50,6 +53,7 @@ def to_command(row: Sequence[Any]) -> Command:
         failures=more[1],
         instance=instance,
         created_at=more[2],
+        traceparent=more[3],
     )
 
 

@@ -130,6 +130,10 @@ _ONE = f"""
     SELECT {_COLUMNS}, d.instance FROM deliveries d
     JOIN changes c ON c.id = d.change_id WHERE d.seq = :seq
 """  # noqa: S608 - constants
+_TRACEPARENT = """
+    SELECT i.traceparent FROM deliveries d JOIN changes c ON c.id = d.change_id
+    JOIN inbox i ON i.id = c.event WHERE d.seq = :seq
+"""
 _FORGET_LEVEL = """
     DELETE FROM delivered_levels
     WHERE instance = :instance AND store = :store AND variant_id = :variant
@@ -223,6 +227,11 @@ class SqlDeliveries(Family):
             if found is not None:
                 return found, True
         return None, True
+
+    @write
+    def traceparent_of(self, connection: Connection, delivery: Outgoing) -> str | None:
+        row = connection.execute(_TRACEPARENT, {"seq": delivery.seq}).fetchone()
+        return row[0] if row else None
 
     @write
     def next_uncertain(self, connection: Connection, instance: str) -> Outgoing | None:

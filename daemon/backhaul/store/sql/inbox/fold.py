@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from backhaul.store.inbox import Arrival, Decoded, Folded, FoldReport, StoredEvent
+from backhaul.store.inbox import (
+    Arrival,
+    Decoded,
+    Folded,
+    FoldReport,
+    StoredEvent,
+    TracedEvent,
+)
 from backhaul.store.sql.dialect import batch
 from backhaul.store.sql.family import Family, background, write
 from backhaul.store.sql.mirror.write import MirrorTransaction
@@ -36,7 +43,7 @@ _DAMAGED = (
     " object from the platform again"
 )
 _AFTER = """
-    SELECT id, store, kind, topic, received_at, body, digest FROM inbox
+    SELECT id, store, kind, topic, received_at, body, digest, traceparent FROM inbox
     WHERE id > :after ORDER BY id LIMIT :most
 """
 _RECORD = batch("""
@@ -192,6 +199,7 @@ class SqlInbox(FoldingFamily):
             behind_seconds=mirror.seconds_since(_last_arrival(done) or mirror.now),
             incomplete=tuple(one for one in outcomes if one[1].notes),
             waits=tuple(_waits(done)),
+            traced=tuple(_traced(done)),
         )
 
     def _next_events(self, connection: Connection) -> Generator[StoredEvent]:
@@ -230,6 +238,13 @@ def _waits(done: Slice) -> Iterator[float]:
         if event.kind == "delivery":
             with suppress(TypeError, ValueError):
                 yield done.mirror.seconds_since(event.received_at)
+
+
+def _traced(done: Slice) -> Iterator[TracedEvent]:
+    """Yield the events of a slice that belong to a trace."""
+    for event, folded in done.outcomes:
+        if event.traceparent is not None:
+            yield TracedEvent(event.traceparent, event.id, event.store, folded)
 
 
 def _decoded(fold_one: FoldOne, event: StoredEvent) -> Decoded:

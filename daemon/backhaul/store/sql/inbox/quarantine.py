@@ -222,6 +222,9 @@ _RETRY = """
            retry_at = :now
     WHERE instance = :name AND key = :key
 """
+_TRACEPARENT = """
+    SELECT (SELECT traceparent FROM records WHERE instance = :name AND key = :key)
+"""
 _CORRECT = """
     UPDATE records SET state = 'accepted', reason = :reason, command_id = :command
     WHERE instance = :name AND key = :key
@@ -266,7 +269,8 @@ class SqlQuarantine(Family):
         row = _find(connection, id_, _MAY_RETRY)
         command = _correction(connection, row)
         cause = f"row {id_} of the quarantine, corrected by {who}"
-        plan(connection, row.store, row.name, command, cause, now)
+        (traceparent,) = connection.execute(_TRACEPARENT, _key(row)).fetchone()
+        plan(connection, row.store, row.name, command, cause, now, traceparent)
         values = {"reason": "only its number is sent", "command": command.id}
         connection.execute(_CORRECT, _key(row) | values)
         _close(connection, row, "retried")

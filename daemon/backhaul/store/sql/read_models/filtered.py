@@ -125,6 +125,10 @@ _ROWS = {
     "events": [NumberedRows("inbox", "id", "received_at")],
     "deliveries": [NumberedRows("deliveries", "seq", "created_at")],
 }
+_SELECTED_BY = {
+    "events": (_EVENT_CONDITIONS, "e.id"),
+    "deliveries": (_DELIVERY_CONDITIONS, "d.seq"),
+}
 _SELECTED_STATES = {"events": _EVENT_IDS, "deliveries": _DELIVERY_SEQS}
 EVERYTHING = Span(0, NO_END)
 _FIELDS = (
@@ -144,8 +148,7 @@ def events(
     """Return events, the newest first unless the order is `oldest`."""
     if within is None:
         within = span(connection, _ROWS["events"], wanted, before, sort, None)
-    values = _values(connection, "events", wanted, within)
-    rows = _rows(connection, _EVENTS, _EVENT_CONDITIONS, values, "e.id", sort, limit)
+    rows = _rows(connection, "events", _EVENTS, wanted, within, sort, limit)
     return [ListedEvent(*row) for row in rows]
 
 
@@ -160,9 +163,7 @@ def deliveries(
     """Return deliveries, the newest first unless the order is `oldest`."""
     if within is None:
         within = span(connection, _ROWS["deliveries"], wanted, before, sort, None)
-    values = _values(connection, "deliveries", wanted, within)
-    conditions = _DELIVERY_CONDITIONS
-    rows = _rows(connection, _DELIVERIES, conditions, values, "d.seq", sort, limit)
+    rows = _rows(connection, "deliveries", _DELIVERIES, wanted, within, sort, limit)
     return [ListedDelivery(*row) for row in rows]
 
 
@@ -212,10 +213,10 @@ def bulk_selected(connection: Connection, wanted: Filter) -> list[SelectedRows]:
 
 def bulk_rows(connection: Connection, wanted: Filter, limit: int) -> list[BulkRow]:
     """Return deliveries to decide about, the oldest first."""
-    values = _values(connection, "deliveries", wanted, EVERYTHING)
     query = "SELECT d.seq, d.state, 'delivery' AS content FROM deliveries d"
-    conditions, oldest = _DELIVERY_CONDITIONS, Sort.OLDEST
-    rows = _rows(connection, query, conditions, values, "d.seq", oldest, limit)
+    rows = _rows(
+        connection, "deliveries", query, wanted, EVERYTHING, Sort.OLDEST, limit
+    )
     return [BulkRow(*row) for row in rows]
 
 
@@ -234,13 +235,15 @@ def _values(
 
 def _rows(
     connection: Connection,
+    rows: str,
     query: str,
-    conditions: Mapping[str, str],
-    values: dict[str, Any],
-    number: str,
+    wanted: Filter,
+    within: Span,
     sort: Sort,
     limit: int,
 ) -> list[Any]:
+    conditions, number = _SELECTED_BY[rows]
+    values = _values(connection, rows, wanted, within)
     order = number if sort is Sort.OLDEST else f"{number} DESC"
     text = f"{query} WHERE {where(conditions, values)} ORDER BY {order} LIMIT :limit"
     try:

@@ -17,7 +17,7 @@ from backhaul.store.filters import (
     Sort,
 )
 from backhaul.store.mirror import Pass
-from backhaul.store.operations import MetricSample
+from backhaul.store.operations import MetricSample, TrafficHour
 from backhaul.store.operators import SavedView
 from backhaul.store.read_records import (
     ChangedObject,
@@ -42,7 +42,7 @@ from backhaul.store.sql.inbox import quarantine
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul.store.sql.mirror.sync_progress import COLUMNS as PASS_COLUMNS
 from backhaul.store.sql.operations import kv, tokens
-from backhaul.store.sql.read_models import filtered, recent_changes, record_runs
+from backhaul.store.sql.read_models import filtered, recent_changes, record_runs, stock
 from backhaul.store.sql.records import submission
 from backhaul.store.sql.selection import NO_END, all_words, as_list, given, where
 from backhaul.store.sql.stock_targets import adjustments, held_targets
@@ -175,6 +175,13 @@ _SAMPLES = f"""
     SELECT {", ".join(MetricSample.__struct_fields__)} FROM metric_minutes
     WHERE at >= :since ORDER BY at, member
 """  # noqa: S608 - constants
+_COUNTED = ", ".join(
+    f"CAST(sum({name}) AS BIGINT)" for name in TrafficHour.__struct_fields__[1:]
+)
+_TRAFFIC = f"""
+    SELECT substr(at, 1, 13) AS hour, {_COUNTED} FROM metric_minutes
+    WHERE at >= :since GROUP BY 1 ORDER BY 1
+"""  # noqa: S608 - constants
 _PASSES = f"""
     SELECT {PASS_COLUMNS} FROM passes WHERE id < :before
     ORDER BY id DESC LIMIT :limit
@@ -252,6 +259,8 @@ class SqlLists:
     def state_counts(self, rows: str) -> dict[str, int]:
         if rows == "commands":
             return queries.count_states(self._connection)
+        if rows == "stock":
+            return stock.count_states(self._connection)
         return filtered.count_states(self._connection, rows)
 
     def bulk_selected(self, rows: str, wanted: Filter) -> list[SelectedRows]:
@@ -426,6 +435,9 @@ class SqlLists:
 
     def samples(self, since: str) -> list[MetricSample]:
         return [MetricSample(*row) for row in self._rows(_SAMPLES, {"since": since})]
+
+    def traffic(self, since: str) -> list[TrafficHour]:
+        return [TrafficHour(*row) for row in self._rows(_TRAFFIC, {"since": since})]
 
     def latest_changes(
         self, kind: str | None, limit: int, before: int | None = None

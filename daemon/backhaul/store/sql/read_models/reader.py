@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backhaul.core.clock import from_text, to_text
+from backhaul.store.filters import Sort
 from backhaul.store.mappings import ListedMapping
 from backhaul.store.read_models import Reader
 from backhaul.store.read_records import (
@@ -34,11 +35,13 @@ from backhaul.store.sql.read_models import (
     near_matches,
     orders,
     recent_changes,
+    stock,
     timeline,
 )
 from backhaul.store.sql.read_models.lists import SqlLists
 from backhaul.store.sql.records import mappings, unused_of_order
 from backhaul.store.sql.selection import NO_END
+from backhaul.store.stock_lists import StockPlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,11 +51,13 @@ if TYPE_CHECKING:
         ListedProduct,
         ListPlace,
     )
+    from backhaul.store.filters import Filter
     from backhaul.store.mirror import SyncState
     from backhaul.store.operations import AlertConditions
     from backhaul.store.order_lists import ListedOrder, OrderPlace, OrderTab, Parcel
     from backhaul.store.read_records import RecentChange
     from backhaul.store.sql.family import Connection
+    from backhaul.store.stock_lists import StockPage
 
 Search: TypeAlias = (
     "Callable[[Connection, str, str | None, int, int], Sequence[SearchHit]]"
@@ -247,6 +252,18 @@ class SqlReader(SqlLists, Reader):
         terms = [text for name, text in _LEVEL_TERMS.items() if values[name]]
         rows = self._rows(_LEVELS.format(" AND ".join(terms) or "1 = 1"), values)
         return [ListedLevel(*row) for row in rows]
+
+    def stock(
+        self,
+        wanted: Filter,
+        stores: Iterable[str],
+        limit: int,
+        after: str | None = None,
+        sort: Sort = Sort.USUAL,
+        scanned: int | None = None,
+    ) -> StockPage:
+        place = StockPlace.of(after)
+        return stock.find(self._connection, wanted, stores, limit, place, sort, scanned)
 
     def timeline(self, kind: str, found: FoundObject) -> list[TimelineEntry]:
         is_variant = kind == "sku"

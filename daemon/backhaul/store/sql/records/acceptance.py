@@ -33,9 +33,9 @@ KEPT_BY_CONNECTOR = b'{"kind":"kept","record":{}}'
 """The payload of a bad row that its connector can apply as it is."""
 _ADD = f"""
     INSERT INTO records (instance, store, key, payload, raw, locator, state, reason,
-                         received_at, retry_at, caused_at)
+                         received_at, retry_at, caused_at, traceparent)
     VALUES (:instance, :store, :key, :payload, :raw, :locator, :state, :reason,
-            :now, :now, :now)
+            :now, :now, :now, :traceparent)
     ON CONFLICT (instance, key) DO NOTHING {new_id("id")}
 """  # noqa: S608 - constants
 _KNOWN = """
@@ -88,22 +88,29 @@ class Acceptance:
         if found.new is not None:
             outcomes.append(self._accept_one(found.new))
         for other, state, known in found.contradicted:
-            record = self._record(other.key, other.payload or b"null", new.locator)
+            record = self._record(other.key, other.payload or b"null", new)
             outcomes.append(self._contradict(record, other, state, known))
         if not outcomes:
-            record = self._record(new.key, b"null", new.locator)
+            record = self._record(new.key, b"null", new)
             return RecordOutcome(record, "duplicate", "known already")
         return msgspec.structs.replace(outcomes[0], also=tuple(outcomes[1:]))
 
-    def _record(self, key: str, payload: bytes, locator: str) -> WaitingRecord:
+    def _record(self, key: str, payload: bytes, new: NewRecord) -> WaitingRecord:
         return WaitingRecord(
-            0, self._instance, self._store, key, payload, locator, self._now
+            0,
+            self._instance,
+            self._store,
+            key,
+            payload,
+            new.locator,
+            self._now,
+            new.traceparent,
         )
 
     def _accept_one(self, new: NewRecord) -> RecordOutcome:
         unusable = KEPT_BY_CONNECTOR if new.can_apply else new.read or b"null"
         payload = new.payload or unusable
-        record = self._record(new.key, payload, new.locator)
+        record = self._record(new.key, payload, new)
         state = "quarantined" if new.payload is None else "waiting"
         id_ = self._add(record, new, state, new.reason)
         if id_ is None:
@@ -129,6 +136,7 @@ class Acceptance:
             "state": state,
             "reason": reason,
             "now": record.received_at,
+            "traceparent": record.traceparent,
         }
         added = self._connection.execute(_ADD, values)
         return added.lastrowid if added.rowcount else None

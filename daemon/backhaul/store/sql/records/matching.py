@@ -135,11 +135,12 @@ class Matching:
             said = "; ".join(each.in_words() for each in found.mappings)
             cause += f" ({said})"
             self._note_mappings(record, found.mappings)
+        where = (self._connection, store, instance)
         if isinstance(new, NewTarget):
-            plan_target(self._connection, store, instance, new, cause, self.now)
+            plan_target(*where, new, cause, self.now, record.traceparent)
             what, date = f"{KIND} {new.product_id}", _DATE_COUNT
         else:
-            plan(self._connection, store, instance, new, cause, self.now)
+            plan(*where, new, cause, self.now, record.traceparent)
             what, date = f"{new.kind} {new.target}", _DATE
         self._date_back(record, new.id, date)
         self._conclude(record, "accepted", found.note, new.id)
@@ -258,7 +259,8 @@ def _cancel_returned(
     if connection.execute(known, {"id": cancel.id}).fetchone():
         return "; the cancellation was already requested"
     cause = f"parcel {found.tracking_number} came back ({record.instance})"
-    plan(connection, record.store, record.instance, cancel, cause, now)
+    where = (record.store, record.instance)
+    plan(connection, *where, cancel, cause, now, record.traceparent)
     if not found.propose:
         return "; Backhaul cancels the order"
     reason = (

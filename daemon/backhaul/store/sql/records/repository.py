@@ -41,7 +41,8 @@ _IS_OURS = f"""
     (:stores IS NULL OR store IN (SELECT value FROM {elements(":stores", "$")}))
 """  # noqa: S608 - a fragment
 _WAITING = f"""
-    SELECT id, instance, store, key, payload, locator, received_at FROM records
+    SELECT id, instance, store, key, payload, locator, received_at, traceparent
+    FROM records
     WHERE state = 'waiting' AND (retry_at <= :now OR retry_at > :longest) AND {_IS_OURS}
     ORDER BY retry_at LIMIT :limit
 """  # noqa: S608 - constants

@@ -122,6 +122,8 @@ SIGN_IN = "m009_sign_in"
 DELIVERY_ATTEMPTS = "m010_delivery_attempts"
 SAVED_VIEWS = "m011_saved_views"
 METRIC_MINUTES = "m013_metric_minutes"
+STOCK_LISTS = "m014_stock_lists"
+TRACEPARENTS = "m015_traceparents"
 STEPS: Mapping[str, tuple[str, ...]] = {
     BASELINE: (
         *inbox_and_mirror.INBOX,
@@ -141,6 +143,8 @@ STEPS: Mapping[str, tuple[str, ...]] = {
     DELIVERY_ATTEMPTS: commands_and_operations.DELIVERY_ATTEMPTS,
     SAVED_VIEWS: commands_and_operations.SAVED_VIEWS,
     METRIC_MINUTES: commands_and_operations.METRIC_MINUTES,
+    STOCK_LISTS: inbox_and_mirror.STOCK_LISTS,
+    TRACEPARENTS: commands_and_operations.TRACEPARENTS,
 }
 """The statements of each migration, the oldest first. Those of a released migration
 never change."""

@@ -90,6 +90,15 @@ ORDER_LISTS: tuple[str, ...] = (
         ON orders(({ORDER_STORE}), ({ORDER_TAB}), ({ORDER_PLACED}), id)
     """,
 )
+STOCK_SKU = "coalesce(sku, '')"
+"""By which text a list of stock is sorted; the index and the queries use this text."""
+STOCK_LISTS: tuple[str, ...] = (
+    f"CREATE INDEX variants_listed ON variants(({ORDER_STORE}), ({STOCK_SKU}), id)",
+    f"""
+    CREATE INDEX levels_listed
+        ON inventory_levels(({ORDER_STORE}), stock, variant_id)
+    """,
+)
 # In each of these states are few rows of a long list.
 LIST_INDEXES: tuple[str, ...] = (
     """

@@ -108,13 +108,14 @@ def plan_target(
     new: NewTarget,
     cause: str,
     now: str,
+    traceparent: str | None = None,
 ) -> None:
     """Add a target, and supersede older targets of its variant.
 
     Of two stock counts the newer is the one that was counted later, or, if they were
     counted at the same time, listed later. The order of arrival does not matter.
     """
-    if not rows.add(connection, store, instance, new, cause, now):
+    if not rows.add(connection, store, instance, new, cause, now, traceparent):
         return
     variant = {"store": store, "variant": new.variant_id}
     for (target,) in connection.execute(_OUTDATED, variant).fetchall():
@@ -261,13 +262,14 @@ def _plan_adjustment(
         "target": target.id,
         "expected_stock": step.expects,
     }
-    (source,) = connection.execute(
-        "SELECT cause FROM stock_targets WHERE id = :id", {"id": target.id}
+    source, traceparent = connection.execute(
+        "SELECT cause, traceparent FROM stock_targets WHERE id = :id", {"id": target.id}
     ).fetchone()
     identity = _next_id(connection, target)
     cause = f"count of {count.quantity} as of {count.as_of}, {source}"
     new = NewCommand(identity, "adjust", product, f"product:{product}", payload)
-    plan(connection, target.store, target.instance, new, cause, now)
+    place = (target.store, target.instance)
+    plan(connection, *place, new, cause, now, traceparent)
     # The send window that was open for the count is open for its adjustment.
     ids = {"target": target.id, "step": identity}
     connection.execute(

@@ -47,9 +47,10 @@ DAMAGED = (
 _ADD = f"""
     INSERT INTO stock_targets
       (seq, id, store, product_id, variant_id, quantity, as_of, listed_at, state,
-       payload, digest, cause, instance, created_at, due_at)
+       payload, digest, cause, instance, created_at, due_at, traceparent)
     VALUES ({NEXT_NUMBER}, :id, :store, :product, :variant_id, :quantity, :as_of,
-            :listed_at, :state, :payload, :digest, :cause, :instance, :now, :now)
+            :listed_at, :state, :payload, :digest, :cause, :instance, :now, :now,
+            :traceparent)
     ON CONFLICT (id) DO NOTHING
 """  # noqa: S608 - constants
 _SHOWN = {**SHOWN_AS, TargetState.HELD: TargetState.HELD}
@@ -77,6 +78,7 @@ def add(
     new: NewTarget,
     cause: str,
     now: str,
+    traceparent: str | None = None,
 ) -> bool:
     """Add a target; return False if its id is known, whose row stays as it is."""
     count = asdict(new)
@@ -92,6 +94,7 @@ def add(
         "cause": cause,
         "instance": instance,
         "now": now,
+        "traceparent": traceparent,
     }
     return connection.execute(_ADD, values).rowcount == 1
 

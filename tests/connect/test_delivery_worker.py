@@ -1,8 +1,7 @@
-"""A delivery's life: nothing lost, nothing doubled, a person where it is unclear."""
+"""The life of a delivery: sent, retried, looked up, parked and decided."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from backhaul.errors import BackhaulError
 from backhaul_sdk import (
     Absent,
-    Applied,
     CheckFailed,
     Found,
     NotSent,
@@ -24,10 +22,10 @@ from scenes.databases import take
 from scenes.notifications import Books, Mute, Receiver, deliver, owed, sink_of
 from scenes.payloads import envelope, instant
 from scenes.stored import rows_of, value_of
-from scenes.waiting import until
 
 if TYPE_CHECKING:
     from backhaul.connect.delivery_worker import DeliveryWorker
+    from backhaul.runtime.tracing import Tracer
     from backhaul.store import Store
     from scenes.clock import VirtualClock
 
@@ -41,9 +39,11 @@ def order(at: int, id_: str = "ord_9", number: int = 9) -> bytes:
     return envelope(topic, found)
 
 
-async def begun(store: Store, clock: VirtualClock, books: Mute) -> DeliveryWorker:
-    """Return a sink that has an order to tell of."""
-    sink = sink_of(books, store, clock, topics=ORDERS)
+async def begun(
+    store: Store, clock: VirtualClock, books: Mute, tracer: Tracer | None = None
+) -> DeliveryWorker:
+    """Return a sink that has an order to send."""
+    sink = sink_of(books, store, clock, topics=ORDERS, tracer=tracer)
     await sink.subscribe()
     await take(store, order(300))
     return sink
@@ -53,7 +53,7 @@ def reason(store: Store) -> str:
     return str(value_of(store.place, "deliveries", "reason", object_id="ord_9"))
 
 
-async def test_what_was_not_sent_is_sent_again_later(
+async def test_a_delivery_that_was_not_sent_is_sent_again_later(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -95,7 +95,7 @@ async def test_a_delivery_does_not_wait_for_a_clock_that_was_set_back(
         b"",
     ],
 )
-async def test_an_absurd_rest_is_bounded(
+async def test_an_absurd_retry_time_is_bounded(
     store: Store, clock: VirtualClock, wanted: float
 ) -> None:
     books = Books()
@@ -110,7 +110,7 @@ async def test_an_absurd_rest_is_bounded(
 @pytest.mark.parametrize(
     "said", [Uncertain("no answer"), ValueError("a bug"), None, "yes", SystemExit(3)]
 )
-async def test_what_is_not_classified_is_looked_up_before_it_is_sent_again(
+async def test_an_unclassified_failure_is_looked_up_before_the_next_attempt(
     store: Store, clock: VirtualClock, said: Any
 ) -> None:
     books = Books()
@@ -125,7 +125,7 @@ async def test_what_is_not_classified_is_looked_up_before_it_is_sent_again(
     assert owed(store)[-1] == (*PLACED, "applied")
 
 
-async def test_what_is_found_is_not_sent_again(
+async def test_a_change_that_is_found_is_not_sent_again(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -140,7 +140,7 @@ async def test_what_is_found_is_not_sent_again(
     assert rows_of(store.place, "deliveries", "reference", state="applied")
 
 
-async def test_what_is_in_doubt_waits_for_a_system_that_is_away_for_long(
+async def test_an_uncertain_delivery_waits_for_a_system_that_is_away_for_long(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -154,7 +154,7 @@ async def test_what_is_in_doubt_waits_for_a_system_that_is_away_for_long(
     assert books.heard() == [PLACED]
 
 
-async def test_what_cannot_be_told_is_parked_with_all_that_follows(
+async def test_an_undecidable_delivery_is_parked_with_all_that_follow(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -173,7 +173,7 @@ async def test_what_cannot_be_told_is_parked_with_all_that_follows(
     ]
 
 
-async def test_a_system_that_cannot_be_asked_is_not_asked(
+async def test_a_system_without_lookup_is_not_looked_up(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Mute()
@@ -186,7 +186,7 @@ async def test_a_system_that_cannot_be_asked_is_not_asked(
     )
 
 
-async def test_one_that_takes_an_id_once_is_told_until_it_answers(
+async def test_a_receiver_that_takes_an_id_once_is_sent_to_until_it_answers(
     store: Store, clock: VirtualClock
 ) -> None:
     receiver = Receiver()
@@ -201,7 +201,7 @@ async def test_one_that_takes_an_id_once_is_told_until_it_answers(
     assert owed(store)[-1] == (*PLACED, "applied")
 
 
-async def test_one_that_never_answers_is_told_less_and_less(
+async def test_a_receiver_that_never_answers_is_sent_to_less_and_less(
     store: Store, clock: VirtualClock
 ) -> None:
     receiver = Receiver()
@@ -215,7 +215,7 @@ async def test_one_that_never_answers_is_told_less_and_less(
     assert reason(store) == "no answer"
 
 
-async def test_one_that_breaks_each_time_and_is_never_there_is_sent_less_and_less(
+async def test_a_change_that_fails_each_time_is_sent_less_and_less(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -229,7 +229,7 @@ async def test_one_that_breaks_each_time_and_is_never_there_is_sent_less_and_les
     assert owed(store)[-1] == (*PLACED, "planned")
 
 
-async def test_what_fails_by_itself_keeps_no_other_news_waiting(
+async def test_a_change_that_fails_by_itself_holds_up_no_other(
     store: Store, clock: VirtualClock
 ) -> None:
     class Choosy(Receiver):
@@ -252,7 +252,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-async def test_dying_amid_a_message_that_is_taken_once_sends_it_again(
+async def test_a_kill_amid_a_change_that_is_taken_once_sends_it_again(
     store: Store, clock: VirtualClock
 ) -> None:
     receiver = Receiver()
@@ -268,7 +268,7 @@ async def test_dying_amid_a_message_that_is_taken_once_sends_it_again(
     assert owed(store)[-1] == (*PLACED, "applied")
 
 
-async def test_dying_while_handing_over_leaves_a_doubt(
+async def test_a_kill_amid_a_push_leaves_it_uncertain(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -297,58 +297,7 @@ async def test_a_refusal_is_kept_with_its_reason(
     assert "delivery.rejected books order.placed ord_9: no such customer\n" in lines
 
 
-async def test_unplugged_fifty_times_it_is_down_once_and_up_once(
-    store: Store, clock: VirtualClock, lines: list[str]
-) -> None:
-    books = Books()
-    sink = await begun(store, clock, books)
-    for number in range(50):
-        books.says += [NotSent("nobody answers", 0.0), Applied()]
-        await take(store, order(400 + number))
-        await deliver(sink)
-        await clock.advance(1)
-        await deliver(sink)
-    await clock.advance(10)
-    sink.health.log_recovery()
-    told = [line.split()[0] for line in lines if line.startswith("connector.")]
-    assert told == ["connector.down", "connector.up"]
-
-
-async def test_once_it_opens_it_is_down_no_more_though_there_is_nothing_to_tell(
-    store: Store, clock: VirtualClock
-) -> None:
-    class Unmounted(Books):
-        there = False
-
-        async def open(self) -> None:
-            if not self.there:
-                raise CheckFailed("its folder is not there; create it")
-
-    books = Unmounted()
-    sink = sink_of(books, store, clock, topics=ORDERS)
-    await sink.subscribe()
-    await deliver(sink)
-    down = {"up": False, "reason": "its folder is not there; create it"}
-    assert sink.state() == down
-    books.there = True
-    await clock.advance(60)
-    await deliver(sink)
-    assert sink.state() == {"up": True, "reason": None}
-
-
-async def test_that_it_is_open_does_not_prove_that_it_takes_anything(
-    store: Store, clock: VirtualClock
-) -> None:
-    books = Books()
-    sink = await begun(store, clock, books)
-    books.says += [NotSent("it is closed", 30.0)]
-    await deliver(sink)
-    await clock.advance(29)
-    await deliver(sink)
-    assert sink.state() == {"up": False, "reason": "it is closed"}
-
-
-async def test_a_dry_run_tells_nothing(store: Store, clock: VirtualClock) -> None:
+async def test_a_dry_run_sends_nothing(store: Store, clock: VirtualClock) -> None:
     books = Books()
     sink = sink_of(books, store, clock, topics=ORDERS, dry_run=True)
     await sink.subscribe()
@@ -358,7 +307,7 @@ async def test_a_dry_run_tells_nothing(store: Store, clock: VirtualClock) -> Non
     assert owed(store)[-1] == (*PLACED, "planned")
 
 
-async def test_news_of_an_order_wait_while_a_command_of_it_is_in_doubt(
+async def test_changes_of_an_order_wait_while_a_command_of_it_is_uncertain(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Books()
@@ -371,7 +320,7 @@ async def test_news_of_an_order_wait_while_a_command_of_it_is_in_doubt(
     assert books.heard() == [PLACED]
 
 
-async def test_a_person_settles_what_is_parked(
+async def test_an_operator_decides_a_parked_delivery(
     store: Store, clock: VirtualClock
 ) -> None:
     books = Mute()
@@ -391,7 +340,7 @@ async def test_a_person_settles_what_is_parked(
     ]
 
 
-async def test_what_a_person_decides_meanwhile_stays(
+async def test_a_decision_during_a_lookup_stays(
     store: Store, clock: VirtualClock
 ) -> None:
     class Slow(Books):
@@ -407,7 +356,7 @@ async def test_what_a_person_decides_meanwhile_stays(
     assert owed(store)[-1] == (*PLACED, "parked")
 
 
-async def test_one_that_cannot_be_looked_up_lets_others_pass(
+async def test_a_delivery_that_cannot_be_looked_up_lets_others_pass(
     store: Store, clock: VirtualClock
 ) -> None:
     class Strange(Books):
@@ -424,63 +373,3 @@ async def test_one_that_cannot_be_looked_up_lets_others_pass(
         await deliver(sink)
     assert ("order.placed", "ord_8") in books.heard()
     assert (*PLACED, "uncertain") in owed(store)
-
-
-async def test_it_ends_once_what_is_under_way_is_marked(
-    store: Store, clock: VirtualClock
-) -> None:
-    class Slow(Books):
-        reached, go_on = asyncio.Event(), asyncio.Event()
-
-        async def push(self, change: Any) -> Any:
-            self.reached.set()
-            await self.go_on.wait()
-            return await super().push(change)
-
-    books = Slow()
-    sink = await begun(store, clock, books)
-    task = asyncio.create_task(sink.run())
-    await books.reached.wait()
-    sink.stop()
-    books.go_on.set()
-    await task
-    assert owed(store)[-1] == (*PLACED, "applied")
-
-
-class Unprintable:
-    """Says a reason that cannot be said."""
-
-    def __str__(self) -> str:
-        raise ZeroDivisionError("no words")
-
-
-async def test_what_nobody_foresaw_ends_no_sink(
-    store: Store, clock: VirtualClock, lines: list[str]
-) -> None:
-    """Nor the daemon, which would end at each start."""
-    books = Receiver()
-    books.says += [NotSent(Unprintable())] * 3  # type: ignore[arg-type]
-    sink = await begun(store, clock, books)
-    run = asyncio.create_task(sink.run())
-    for tries in range(1, 5):
-        await until(lambda n=tries: len(books.came) == n, "it is told again")  # type: ignore[misc]
-        await clock.advance(120)
-        sink.wake()
-    await until(lambda: books.heard() == [PLACED], "it is taken")
-    sink.stop()
-    await run
-    assert len([line for line in lines if line.startswith("delivery.failed")]) == 1
-
-
-async def test_it_wakes_when_something_changed(
-    store: Store, clock: VirtualClock
-) -> None:
-    books = Books()
-    sink = sink_of(books, store, clock, topics=ORDERS)
-    await sink.subscribe()
-    task = asyncio.create_task(sink.run())
-    await take(store, order(300))
-    sink.wake()
-    await until(lambda: bool(books.told), "it is told")
-    sink.stop()
-    await task

@@ -1,0 +1,1 @@
+"""Traces and metrics by OTLP: the only modules that import OpenTelemetry."""

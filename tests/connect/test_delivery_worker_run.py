@@ -1,0 +1,144 @@
+"""How a delivery worker runs, wakes and ends, and when its connector counts as up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock
+
+from backhaul.errors import Busy
+from backhaul_sdk import Applied, CheckFailed, NotSent
+from connect.test_delivery_worker import ORDERS, PLACED, begun, order
+from scenes.databases import take
+from scenes.notifications import Books, Receiver, deliver, owed, sink_of
+from scenes.spans import traced
+from scenes.waiting import until
+
+if TYPE_CHECKING:
+    import pytest
+
+    from backhaul.store import Store
+    from scenes.clock import VirtualClock
+
+
+async def test_a_claimed_delivery_goes_out_if_its_trace_cannot_be_read(
+    store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse = AsyncMock(side_effect=Busy("no room"))
+    monkeypatch.setattr(store.deliveries, "traceparent_of", refuse)
+    books = Books()
+    with traced() as (tracer, _):
+        await deliver(await begun(store, clock, books, tracer))
+    assert refuse.called
+    assert books.heard() == [PLACED]
+
+
+async def test_fifty_short_outages_are_logged_as_one(
+    store: Store, clock: VirtualClock, lines: list[str]
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    for number in range(50):
+        books.says += [NotSent("nobody answers", 0.0), Applied()]
+        await take(store, order(400 + number))
+        await deliver(sink)
+        await clock.advance(1)
+        await deliver(sink)
+    await clock.advance(10)
+    sink.health.log_recovery()
+    told = [line.split()[0] for line in lines if line.startswith("connector.")]
+    assert told == ["connector.down", "connector.up"]
+
+
+async def test_a_connector_that_opens_is_up_without_anything_to_send(
+    store: Store, clock: VirtualClock
+) -> None:
+    class Unmounted(Books):
+        there = False
+
+        async def open(self) -> None:
+            if not self.there:
+                raise CheckFailed("its folder is not there; create it")
+
+    books = Unmounted()
+    sink = sink_of(books, store, clock, topics=ORDERS)
+    await sink.subscribe()
+    await deliver(sink)
+    down = {"up": False, "reason": "its folder is not there; create it"}
+    assert sink.state() == down
+    books.there = True
+    await clock.advance(60)
+    await deliver(sink)
+    assert sink.state() == {"up": True, "reason": None}
+
+
+async def test_an_open_connector_that_refuses_stays_down(
+    store: Store, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = await begun(store, clock, books)
+    books.says += [NotSent("it is closed", 30.0)]
+    await deliver(sink)
+    await clock.advance(29)
+    await deliver(sink)
+    assert sink.state() == {"up": False, "reason": "it is closed"}
+
+
+async def test_the_worker_ends_after_the_delivery_under_way_is_recorded(
+    store: Store, clock: VirtualClock
+) -> None:
+    class Slow(Books):
+        reached, go_on = asyncio.Event(), asyncio.Event()
+
+        async def push(self, change: Any) -> Any:
+            self.reached.set()
+            await self.go_on.wait()
+            return await super().push(change)
+
+    books = Slow()
+    sink = await begun(store, clock, books)
+    task = asyncio.create_task(sink.run())
+    await books.reached.wait()
+    sink.stop()
+    books.go_on.set()
+    await task
+    assert owed(store)[-1] == (*PLACED, "applied")
+
+
+class Unprintable:
+    """A reason that cannot be printed."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError("unprintable")
+
+
+async def test_an_unforeseen_answer_does_not_end_the_worker(
+    store: Store, clock: VirtualClock, lines: list[str]
+) -> None:
+    """The daemon would end with it, at each start."""
+    books = Receiver()
+    books.says += [NotSent(Unprintable())] * 3  # type: ignore[arg-type]
+    sink = await begun(store, clock, books)
+    run = asyncio.create_task(sink.run())
+    for tries in range(1, 5):
+        await until(lambda n=tries: len(books.came) == n, "it is sent again")  # type: ignore[misc]
+        await clock.advance(120)
+        sink.wake()
+    await until(lambda: books.heard() == [PLACED], "it is applied")
+    sink.stop()
+    await run
+    assert len([line for line in lines if line.startswith("delivery.failed")]) == 1
+
+
+async def test_the_worker_wakes_for_a_new_delivery(
+    store: Store, clock: VirtualClock
+) -> None:
+    books = Books()
+    sink = sink_of(books, store, clock, topics=ORDERS)
+    await sink.subscribe()
+    task = asyncio.create_task(sink.run())
+    await take(store, order(300))
+    sink.wake()
+    await until(lambda: bool(books.told), "it is sent")
+    sink.stop()
+    await task
