@@ -74,7 +74,7 @@ def told(heard: list[dict[str, Any]], what: str) -> list[str]:
     return [one["key"] for data in heard for one in data[what]]
 
 
-async def test_backups_that_fail_are_told_until_one_is_made(
+async def test_failing_backups_are_notified_until_one_succeeds(
     shop: Shop, tmp_path: Path
 ) -> None:
     """A file stands where their folder should be. PostgreSQL has its own backups."""
@@ -96,7 +96,7 @@ async def test_backups_that_fail_are_told_until_one_is_made(
 
 
 @pytest.mark.usefixtures("engine")
-async def test_webhooks_of_another_store_are_told_once(
+async def test_webhooks_of_another_store_are_notified_once(
     shop: Shop, tmp_path: Path
 ) -> None:
     async with alerted(shop, tmp_path) as (office, daemon, heard):
@@ -117,7 +117,7 @@ async def test_webhooks_of_another_store_are_told_once(
 
 
 @pytest.mark.usefixtures("engine")
-async def test_counts_that_are_stopped_are_told_until_a_person_resumes(
+async def test_stopped_counts_are_notified_until_an_operator_resumes_them(
     shop: Shop, tmp_path: Path
 ) -> None:
     async with alerted(shop, tmp_path) as (office, _, heard):

@@ -112,7 +112,7 @@ async def told(ask: Callable[[], Any]) -> Any:
     return await asyncio.to_thread(ask)
 
 
-async def test_what_is_asked_is_answered(control: Control) -> None:
+async def test_a_request_is_answered(control: Control) -> None:
     assert await told(partial(control.get, "/api/status")) == {"started_at": "noon"}
     post = partial(control.post, "/api/changes/test/give", {"sku": "A"})
     assert await told(post) == {"asked": {"sku": "A"}}
@@ -120,7 +120,9 @@ async def test_what_is_asked_is_answered(control: Control) -> None:
     assert await told(lambda: list(walk)) == []
 
 
-async def test_a_refusal_is_told_in_the_daemons_words(control: Control) -> None:
+async def test_a_refusal_is_reported_in_the_words_of_the_daemon(
+    control: Control,
+) -> None:
     path = "/api/changes/test/refuse"
     with pytest.raises(Busy, match="the disk is full"):
         await told(partial(control.post, path, {"reason": "busy"}))
@@ -131,14 +133,14 @@ async def test_a_refusal_is_told_in_the_daemons_words(control: Control) -> None:
         await told(lambda: list(walk))
 
 
-async def test_an_answer_of_another_version_is_told(control: Control) -> None:
+async def test_an_answer_of_another_version_is_reported(control: Control) -> None:
     with pytest.raises(BackhaulError, match=r"answered 404 without an error text"):
         await told(partial(control.get, "/api/of/tomorrow"))
     with pytest.raises(Busy, match="answered 503"):
         await told(partial(control.get, "/readyz"))
 
 
-def test_where_nobody_listens_it_is_said(folder: Path) -> None:
+def test_a_missing_daemon_is_reported(folder: Path) -> None:
     with pytest.raises(NoDaemon, match=f"{folder}/{SOCKET_NAME}; start it with"):
         Control(folder).get("/api/status")
 
@@ -166,7 +168,7 @@ async def breaking_off(folder: Path, said: bytes) -> AsyncIterator[Control]:
     ],
     ids=["nothing", "cut", "no JSON"],
 )
-async def test_a_daemon_that_goes_away_meanwhile_is_told(
+async def test_a_daemon_that_ends_during_a_request_is_reported(
     said: bytes, folder: Path
 ) -> None:
     async with breaking_off(folder, said) as control:

@@ -29,7 +29,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceProc
         yield started
 
 
-def test_a_cancellation_taken_back_is_read_again(platform: ReferenceProcess) -> None:
+def test_a_withdrawn_cancellation_is_read_again(platform: ReferenceProcess) -> None:
     """Somebody says the order is cancelled, and then that it is not: which is it?"""
     with connected_process(platform) as started:
         order = buy(platform)

@@ -110,7 +110,7 @@ async def test_a_parcel_is_read_by_the_names_it_is_written_by(shop: Shop) -> Non
         assert command_states(office) == [("fulfill", "applied")]
 
 
-async def test_what_was_there_before_is_read(shop: Shop) -> None:
+async def test_existing_objects_are_read(shop: Shop) -> None:
     product = await shop.product(stock=10)
     for _ in range(3):
         await shop.order(product)
@@ -180,7 +180,7 @@ async def test_stock_and_cancellations_go_out_by_file(shop: Shop) -> None:
     assert ledger[-1][:2] == (-4, 6)
 
 
-async def test_health_and_readiness_are_told_apart(shop: Shop) -> None:
+async def test_health_and_readiness_are_distinguished(shop: Shop) -> None:
     async with connected(shop) as (office, daemon), httpx.AsyncClient() as client:
         for path in ("/healthz", "/readyz"):
             assert (await client.get(daemon.admin_url + path)).status_code == 200

@@ -17,7 +17,7 @@ from backhaul.app import public_http, sockets
 from backhaul.app.forwarding import HOP, Forwarder, reachable_url
 from backhaul.app.public_http import RequestLimits
 from backhaul.errors import ReadFailed
-from backhaul.settings.schema import Public
+from backhaul.settings.listeners import Public
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ async def test_a_forwarded_request_is_not_forwarded_again() -> None:
 
 
 @pytest.mark.parametrize("url", [None, "http://127.0.0.1:9"])
-async def test_without_an_owner_that_answers_the_client_is_told_to_try_again(
+async def test_without_an_owner_that_answers_the_client_has_to_retry(
     url: str | None,
 ) -> None:
     async with forwarding(Owners(url)) as address:
@@ -164,7 +164,7 @@ async def test_an_unknown_connection_is_not_found() -> None:
     assert status == 404
 
 
-async def test_the_last_owner_is_asked_while_the_database_is_away(
+async def test_the_last_owner_is_used_while_the_database_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("backhaul.app.forwarding.KNOWN_SECONDS", 0.0)

@@ -81,7 +81,7 @@ async def test_authorities_are_read_with_the_first_connection(
     assert trusting == "told\ntold\n"
 
 
-async def test_whom_no_authority_vouches_for_is_refused(
+async def test_a_server_without_a_trusted_certificate_is_refused(
     behind_tls: tuple[str, Path], tmp_path: Path
 ) -> None:
     address, _ = behind_tls
@@ -92,7 +92,7 @@ async def test_whom_no_authority_vouches_for_is_refused(
     assert wary == "refused CERTIFICATE_VERIFY_FAILED\n"
 
 
-async def test_what_was_in_the_way_is_as_before() -> None:
+async def test_blocked_modules_are_restored() -> None:
     told = await said(f"{LOADED}\nprint(before == after, 'rich' in sys.modules)")
     assert told == "True False\n"
 

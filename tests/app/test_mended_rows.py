@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("engine")
 HEADER = "order,tracking_company,tracking_number"
 
 
-async def test_a_row_that_is_mended_does_not_wait_for_the_next_look(
+async def test_an_edited_row_does_not_wait_for_the_next_poll(
     tmp_path: Path,
 ) -> None:
     async with open_shop(tmp_path / "shop") as shop, connected(shop) as (office, _):

@@ -71,7 +71,7 @@ async def test_an_order_and_its_parcel_are_counted(shop: Shop) -> None:
     assert not [name for name in found if name.startswith("backhaul_sending_stopped")]
 
 
-async def test_what_waits_for_a_person_is_told(shop: Shop) -> None:
+async def test_work_that_waits_for_an_operator_is_reported(shop: Shop) -> None:
     async with connected(shop) as (office, daemon):
         office.put("fulfillments-1.csv", COLUMNS, ",DHL,T1")
         await until(lambda: count(office.database, "quarantine") == 1, "the bad row")
@@ -81,7 +81,7 @@ async def test_what_waits_for_a_person_is_told(shop: Shop) -> None:
     assert [found[n] for n in found if n.startswith("backhaul_sending_stopped")] == [1]
 
 
-async def test_a_store_that_was_taken_out_raises_no_alarm_by_its_last_reading(
+async def test_a_removed_store_raises_no_alarm_by_its_last_sample(
     shop: Shop,
 ) -> None:
     async with connected(shop) as (office, daemon):

@@ -142,7 +142,7 @@ async def test_the_stores_of_the_start_are_waited_for(
         assert hanging.ownership.folded == []
 
 
-async def test_a_store_whose_platform_hangs_can_be_given_up() -> None:
+async def test_a_store_whose_platform_hangs_can_be_released() -> None:
     scene = Scene("bad", hanging="bad")
     async with scene.running():
         scene.ownership.shift = Shift((), ("bad",))
@@ -150,7 +150,7 @@ async def test_a_store_whose_platform_hangs_can_be_given_up() -> None:
         assert scene.stores.runtimes == {}
 
 
-async def test_a_store_is_given_up_after_the_requests_under_way() -> None:
+async def test_a_store_is_released_after_the_requests_under_way() -> None:
     scene = Scene("main", "other")
     async with scene.running():
         await scene.logged("run main", "run other")
@@ -179,7 +179,7 @@ def _refuses(scene: Scene) -> bool:
 
 
 @pytest.mark.parametrize("is_away", [True, False])
-async def test_a_stop_does_not_wait_for_a_store_to_be_given_up(
+async def test_a_stop_does_not_wait_for_the_release_of_a_store(
     is_away: bool,
 ) -> None:
     scene = Scene("main")
@@ -219,7 +219,7 @@ async def test_a_store_that_comes_back_runs_again() -> None:
         (0.0, LEAST_BALANCE_SECONDS),
     ],
 )
-async def test_it_checks_again_when_another_member_is_silent(
+async def test_ownership_is_checked_again_when_another_member_is_silent(
     silent_seconds: float, wait: float
 ) -> None:
     clock = VirtualClock()

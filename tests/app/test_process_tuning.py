@@ -66,14 +66,14 @@ def test_garbage_waits_for_many_objects_but_not_for_ever() -> None:
     assert (done.stdout, done.stderr) == ("True 0 True\n", "")
 
 
-def test_it_is_hardly_looked_for_while_hundreds_of_modules_are_loaded() -> None:
+def test_garbage_is_rarely_collected_while_modules_are_loaded() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOADING], capture_output=True, text=True, check=True
     )
     assert int(done.stdout.split()[-1]) < 30
 
 
-def test_it_is_sought_again_when_all_is_loaded_or_that_has_failed() -> None:
+def test_garbage_is_collected_again_after_the_loading_or_its_failure() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FAILING], capture_output=True, text=True, check=False
     )

@@ -62,7 +62,7 @@ async def accepts(daemon: Daemon, secret: str) -> bool:
     return answer.status_code == 200
 
 
-async def test_secrets_and_jobs_are_taken_over_and_the_rest_is_named() -> None:
+async def test_secrets_and_jobs_are_applied_and_the_rest_is_named() -> None:
     async with running() as (office, daemon):
         old = office.webhook_secret
         with told() as lines:
@@ -101,7 +101,7 @@ async def test_a_job_is_listed_as_it_runs_and_not_as_the_file_says() -> None:
         assert await planned(office) == "every 7m"
 
 
-async def test_a_backup_goes_where_it_is_said_to_be_in_force() -> None:
+async def test_a_backup_uses_the_reloaded_folder() -> None:
     async with running() as (office, daemon):
         elsewhere = office.folder / "elsewhere"
         office.more = f'[jobs.backup]\nfolder = "{elsewhere}"\n'
@@ -115,7 +115,7 @@ async def test_a_backup_goes_where_it_is_said_to_be_in_force() -> None:
         await until(lambda: [*elsewhere.glob("backhaul-*.db")], "it is made")
 
 
-async def test_a_mistake_changes_nothing_and_is_told_in_one_line() -> None:
+async def test_a_mistake_changes_nothing_and_is_logged_in_one_line() -> None:
     async with running() as (office, daemon):
         old, office.webhook_secret = office.webhook_secret, NEW
         with told() as lines:

@@ -83,7 +83,7 @@ def test_each_daemon_serves_what_its_roles_need(trio: tuple[Replica, ...]) -> No
     assert healthy == [200, 200, 200]
 
 
-def test_what_one_receives_another_works_on(
+def test_events_that_one_member_receives_are_processed_by_another(
     trio: tuple[Replica, ...], platform: ReferenceProcess
 ) -> None:
     worker, _, receiver = trio

@@ -136,7 +136,7 @@ async def test_the_public_listener_gives_each_caller_his_own(place: Place) -> No
         assert found == dict(zip(PUBLIC, expected, strict=True)), who
 
 
-async def test_what_opens_other_doors_opens_none_of_the_admin_listener(
+async def test_keys_of_other_listeners_open_no_route_of_the_admin_listener(
     place: Place,
 ) -> None:
     """Each key of the others at once gets no more than who shows none."""
@@ -157,7 +157,9 @@ async def test_what_opens_other_doors_opens_none_of_the_admin_listener(
     assert set(refused.values()) == {401, 429}
 
 
-async def test_the_socket_takes_changes_and_is_its_owners(place: Place) -> None:
+async def test_the_socket_accepts_changes_and_belongs_to_its_owner(
+    place: Place,
+) -> None:
     app = place.app("control")
     assert without_row(app, CONTROL) == []
     found = {}

@@ -56,7 +56,7 @@ def is_shipped(office: Office) -> bool:
     return states == [("FULFILLED",)]
 
 
-async def test_what_the_erp_counts_becomes_true_while_orders_go_on(
+async def test_a_count_of_the_erp_is_applied_while_orders_go_on(
     tmp_path: Path,
 ) -> None:
     erp = SqlErp(tmp_path / "erp.db")

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.programs]
 
 CAN_WAIT = {
     *("jinja2", "aiosmtplib", "openpyxl", "asyncssh", "sqlalchemy", "psycopg"),
-    *("pymysql", "backhaul.demo.runner", "backhaul.doctor.check_runner"),
+    *("imapclient", "pymysql", "backhaul.demo.runner", "backhaul.doctor.check_runner"),
 }
 """What only a page, a mail or a connector of its own kind needs."""
 

@@ -38,6 +38,13 @@ class Working(msgspec.Struct, forbid_unknown_fields=True):
     notices: list[str]
 
 
+class ReceiverProcess(msgspec.Struct, forbid_unknown_fields=True):
+    """A process of the setting `receivers`."""
+
+    pid: int
+    restarts: int
+
+
 class Status(msgspec.Struct, forbid_unknown_fields=True):
     """The whole answer."""
 
@@ -47,6 +54,7 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: list[str]
     refused: dict[str, dict[str, int]]
     spooled: int
+    receivers: list[ReceiverProcess]
     stores: dict[str, Sending]
     subscriptions: dict[str, str]
     jobs: dict[str, str | None]

@@ -59,7 +59,9 @@ def test_a_reload_carries_the_moment_it_began(tmp_path: Path) -> None:
         assert heard.heard[0][1][15:].isdigit()
 
 
-def test_without_a_manager_nothing_is_told_and_nothing_fails(tmp_path: Path) -> None:
+def test_without_a_manager_nothing_is_notified_and_nothing_fails(
+    tmp_path: Path,
+) -> None:
     ServiceManager({}, OURS).ready("")
     ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "nobody")}, OURS).ready("")
     assert ServiceManager({}, OURS).sockets(("public",)) == {}
@@ -134,7 +136,7 @@ async def test_a_writer_that_hangs_starves_it(feeding: Feeding, writer: Writer) 
     assert await feeding.fed_within(QUARTER_SECONDS)
 
 
-async def test_a_file_written_anew_does_not_starve_it(
+async def test_a_rewrite_of_the_file_does_not_starve_the_watchdog(
     feeding: Feeding, writer: Writer
 ) -> None:
     writing, goes_on = threading.Event(), threading.Event()
@@ -165,7 +167,7 @@ async def test_a_disk_that_refuses_does_not_starve_it(
 
 
 @pytest.mark.parametrize("name", ["backhaul.socket", ""])
-def test_a_socket_that_nobody_serves_is_refused(name: str) -> None:
+def test_an_unserved_socket_is_refused(name: str) -> None:
     with (
         kept_socket() as kept,
         pytest.raises(ConfigurationError, match="FileDescriptorName="),
@@ -173,7 +175,7 @@ def test_a_socket_that_nobody_serves_is_refused(name: str) -> None:
         handing(kept, name).sockets(("public", "admin"))
 
 
-def test_what_is_handed_must_listen() -> None:
+def test_a_passed_socket_must_listen() -> None:
     with (
         closing(socket.socket()) as loose,
         pytest.raises(
@@ -183,6 +185,6 @@ def test_what_is_handed_must_listen() -> None:
         handing(loose).sockets(("public", "admin"))
 
 
-def test_what_is_meant_for_another_process_is_left() -> None:
+def test_a_socket_for_another_process_is_left() -> None:
     environ = {"LISTEN_PID": "1", "LISTEN_FDS": "1", "LISTEN_FDNAMES": "public"}
     assert ServiceManager(environ, OURS).sockets(("public",)) == {}

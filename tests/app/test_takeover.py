@@ -88,7 +88,7 @@ def parcels(platform: ReferenceProcess, order: str) -> list[str]:
     return [each["trackingNumber"] for each in shown["shipments"]]
 
 
-def test_what_a_standby_receives_is_folded_by_the_owner(
+def test_events_that_a_standby_receives_are_folded_by_the_owner(
     pair: tuple[Replica, Replica], platform: ReferenceProcess
 ) -> None:
     owner, standby = pair
@@ -198,7 +198,7 @@ def test_a_stop_hands_over_at_once(pair: tuple[Replica, Replica]) -> None:
     await_true(standby.is_owner, "the standby took over")
 
 
-def test_an_owner_that_stood_still_writes_no_more(
+def test_an_owner_that_was_paused_can_no_longer_write(
     pair: tuple[Replica, Replica], platform: ReferenceProcess
 ) -> None:
     owner, standby = pair

@@ -41,7 +41,7 @@ def assigned(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-def test_what_builds_the_parts_assigns_nothing_to_them(name: str) -> None:
+def test_the_wiring_assigns_no_attributes_to_the_parts(name: str) -> None:
     source = (DAEMON / f"app/{name}.py").read_text(encoding="utf-8")
     assert list(assigned(ast.parse(source))) == []
 
@@ -62,7 +62,7 @@ def constructors(source: str) -> Iterator[tuple[str, int]]:
                 yield node.name, len(given.args) + len(given.kwonlyargs) - 1
 
 
-def test_no_constructor_takes_more_than_seven_arguments() -> None:
+def test_no_constructor_has_more_than_seven_arguments() -> None:
     found = [
         (path.name, *one)
         for path in DAEMON.rglob("*.py")
@@ -100,7 +100,7 @@ async def built(tmp_path: Path) -> AsyncIterator[tuple[Shop, FoldWorker]]:
 
 
 @pytest.mark.parametrize("name", WAKES)
-async def test_a_signal_wakes_who_has_work_after_it(
+async def test_a_signal_wakes_the_loop_that_handles_it(
     name: str, built: tuple[Shop, FoldWorker]
 ) -> None:
     shop, fold_worker = built
@@ -121,7 +121,7 @@ async def test_a_signal_wakes_who_has_work_after_it(
     ("name", "reason"),
     [("key_refused", "401 no"), ("other_store_found", "it is sto_2")],
 )
-async def test_what_a_request_finds_blocks_sending(
+async def test_a_problem_found_by_a_request_blocks_sending(
     name: str, reason: str, built: tuple[Shop, FoldWorker]
 ) -> None:
     sender = built[0].sender

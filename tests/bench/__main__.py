@@ -30,6 +30,7 @@ from bench.scan_lines import scan_lines
 from bench.servers import DiedError
 from bench.sql_pull import sql_pull
 from bench.startup import newcomer, startup
+from bench.sustained import storm_of_changes, sustained
 
 Row: TypeAlias = Callable[[Scale], Rounds]
 
@@ -38,6 +39,8 @@ ROWS: dict[str, Row] = {
     "ingest-256": ingest_at_256,
     "ingest-folding": ingest_folding,
     "ingest-peers": ingest_peers,
+    "sustained": sustained,
+    "storm-of-changes": storm_of_changes,
     "fold": fold,
     "fold-large": fold_large,
     "start": start,

@@ -28,7 +28,8 @@ _CONFIGURATION = """\
 state_dir = {state_dir}
 [public]
 host = "127.0.0.1"
-port = 0
+port = {public_port}
+receivers = {receivers}
 [admin]
 port = {port}
 [reconcile]
@@ -46,8 +47,14 @@ class Daemon:
     """Starts and stops a daemon whose state lies in a folder of its own."""
 
     def __init__(
-        self, folder: Path, platform: str = ABSENT, key: str = "svc_live_none"
+        self,
+        folder: Path,
+        platform: str = ABSENT,
+        key: str = "svc_live_none",
+        receivers: int = 0,
     ) -> None:
+        self._receivers = receivers
+        self.public_port = 0
         folder.mkdir()
         self._platform = platform
         self._key = key
@@ -56,13 +63,13 @@ class Daemon:
         self.admin_port = 0
         self._process: subprocess.Popen[bytes]
 
-    def start(self) -> tuple[float, int]:
+    def start(self, *, on_all_cores: bool = False) -> tuple[float, int]:
         """Return the seconds from the command to `ready`, and the process id."""
-        self.admin_port = free_port()
+        self.admin_port, self.public_port = free_port(), free_port()
         self._configure(self.admin_port)
         command = [sys.executable, "-m", "backhaul", "run", "--config"]
         started = perf_counter()
-        with machine.measured_core():
+        with machine.all_cores() if on_all_cores else machine.measured_core():
             self._process = subprocess.Popen(
                 [*command, str(self._config)],
                 stdout=subprocess.DEVNULL,
@@ -87,6 +94,8 @@ class Daemon:
             _CONFIGURATION.format(
                 state_dir=state_dir,
                 port=port,
+                public_port=self.public_port,
+                receivers=self._receivers,
                 platform=self._platform,
                 key=self._key,
                 store=STORE,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import uvloop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _HEAD_END = b"\r\n\r\n"
 NO_ANSWER = 0
@@ -42,11 +42,34 @@ class Loaded:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1_000
 
 
+class Gate:
+    """Holds back requests while it is closed."""
+
+    def __init__(self) -> None:
+        self._is_open = True
+        self._waiting: list[Callable[[], None]] = []
+
+    def turn(self, *, is_open: bool) -> None:
+        """Open or close it; what waited goes on."""
+        self._is_open = is_open
+        if is_open:
+            waiting, self._waiting = self._waiting, []
+            for go_on in waiting:
+                go_on()
+
+    def holds(self, go_on: Callable[[], None]) -> bool:
+        """Return whether it is closed, and call `go_on` once it opens."""
+        if not self._is_open:
+            self._waiting.append(go_on)
+        return not self._is_open
+
+
 class _Connection(asyncio.Protocol):
     """Sends the next request when the last one is answered."""
 
-    def __init__(self, requests: Iterator[bytes], into: Loaded) -> None:
+    def __init__(self, requests: Iterator[bytes], into: Loaded, gate: Gate) -> None:
         self._requests = requests
+        self._gate = gate
         self._into = into
         self._transport: asyncio.WriteTransport
         self._received = b""
@@ -73,6 +96,9 @@ class _Connection(asyncio.Protocol):
         self.ended.set_result(None)
 
     def _next(self) -> None:
+        self._waiting = False
+        if self._gate.holds(self._next):
+            return
         request = next(self._requests, None)
         self._waiting = request is not None
         if request is None:
@@ -92,28 +118,32 @@ def _is_whole(answer: bytes) -> bool:
 
 def send(port: int, requests: Iterable[bytes], connections: int) -> Loaded:
     """Send each request once over so many connections, and wait for all answers."""
-    return uvloop.run(_send(port, requests, connections))
+    return uvloop.run(send_through(Gate(), port, requests, connections))
 
 
 def send_for(
     seconds: float, port: int, requests: Iterator[bytes], connections: int
 ) -> Loaded:
     """Send requests for so long, and wait for all answers."""
-    return send(port, _until(perf_counter() + seconds, requests), connections)
+    return send(port, until(perf_counter() + seconds, requests), connections)
 
 
-def _until(end: float, requests: Iterator[bytes]) -> Iterator[bytes]:
+def until(end: float, requests: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield requests until the clock of this process shows `end`."""
     while perf_counter() < end:
         yield next(requests)
 
 
-async def _send(port: int, requests: Iterable[bytes], connections: int) -> Loaded:
+async def send_through(
+    gate: Gate, port: int, requests: Iterable[bytes], connections: int
+) -> Loaded:
+    """Send each request once, whenever the gate is open, and wait for all answers."""
     loop = asyncio.get_running_loop()
     loaded, shared = Loaded(), iter(requests)
     started = perf_counter()
     opened = [
         await loop.create_connection(
-            lambda: _Connection(shared, loaded), "127.0.0.1", port
+            lambda: _Connection(shared, loaded, gate), "127.0.0.1", port
         )
         for _ in range(connections)
     ]

@@ -44,6 +44,17 @@ def measured_core() -> Iterator[None]:
 
 
 @contextmanager
+def all_cores() -> Iterator[None]:
+    """Let what is started there use every core, as it may in production."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core for core in cores() if core is not None} or before)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
 def _on(core: int | None) -> Iterator[None]:
     if core is None:
         yield
@@ -65,6 +76,13 @@ def pin(core: int | None) -> None:
 def processor_seconds(pid: int) -> float:
     """Return the processor time a process has had; 0 where the system tells none."""
     return _ticks(pid, 11)
+
+
+def family_seconds(pid: int) -> float:
+    """Return the processor time of a process and of its children that run."""
+    file = Path(f"/proc/{pid}/task/{pid}/children")
+    children = file.read_text().split() if file.exists() else []
+    return sum(map(processor_seconds, [pid, *map(int, children)]))
 
 
 def ended_children_seconds(pid: int) -> float:

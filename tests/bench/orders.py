@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hmac
 import itertools
+from datetime import timedelta
 from time import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from backhaul.core import webhook
+from backhaul.core.clock import from_text, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -45,6 +47,19 @@ def changes(numbers: Iterable[int]) -> Iterator[bytes]:
     return _numbered(envelope, numbers)
 
 
+def versions(count: int, version: int) -> Iterator[bytes]:
+    """Yield an envelope with this version of each of the first `count` orders."""
+    at = to_text(from_text(_CHANGED) + timedelta(milliseconds=version))
+    changed = {"note": f"Change {version}.", "updatedAt": at, "version": version}
+    envelope = _envelope() | {
+        "id": f"evt_{version}_{_MARK}",
+        "topic": "orders/updated",
+        "createdAt": at,
+        "data": _order() | changed,
+    }
+    return _numbered(envelope, range(FIRST, FIRST + count))
+
+
 def _numbered(envelope: dict[str, Any], numbers: Iterable[int]) -> Iterator[bytes]:
     parts = msgspec.json.encode(envelope).split(str(_MARK).encode())
     for number in numbers:
@@ -53,13 +68,13 @@ def _numbered(envelope: dict[str, Any], numbers: Iterable[int]) -> Iterator[byte
 
 def requests(count: int) -> list[bytes]:
     """Return whole HTTP requests, ready to be written to a socket."""
-    return [_request(body) for body in bodies(count)]
+    return [request(body) for body in bodies(count)]
 
 
 def hex_requests(count: int) -> list[bytes]:
     """Return the same requests, signed in hexadecimal as well."""
     return [
-        _request(body, {HEX_HEADER: hmac.digest(SECRET, body, "sha256").hex()})
+        request(body, {HEX_HEADER: hmac.digest(SECRET, body, "sha256").hex()})
         for body in bodies(count)
     ]
 
@@ -74,7 +89,7 @@ def stripe_requests() -> Iterator[bytes]:
         body = _stripe_customer(number, size)
         now = int(time())
         digest = hmac.digest(SECRET, b"%d.%s" % (now, body), "sha256").hex()
-        yield _request(body, {STRIPE_HEADER: f"t={now},v1={digest}"})
+        yield request(body, {STRIPE_HEADER: f"t={now},v1={digest}"})
 
 
 def _stripe_customer(number: int, size: int) -> bytes:
@@ -98,7 +113,8 @@ def _stripe_customer(number: int, size: int) -> bytes:
     return msgspec.json.encode(event | {"data": {"object": filled}})
 
 
-def _request(body: bytes, more: Mapping[str, str] | None = None) -> bytes:
+def request(body: bytes, more: Mapping[str, str] | None = None) -> bytes:
+    """Return a whole HTTP request, ready to be written to a socket."""
     lines = [
         f"POST {PATH} HTTP/1.1",
         "Host: 127.0.0.1",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bench import servers
+from bench import machine, servers
 from bench.pushing import Pushed
 from bench.results import Rounds, agree
 
@@ -22,7 +22,8 @@ def push(scale: Scale) -> Rounds:
     rounds = Rounds()
     commands = max(scale.orders // SHARE, 10)
     backlog = max(scale.mirrored // SHARE, commands)
-    with servers.running("platform", "bench.taking", measured=False) as (port, _):
+    command, where = ("platform", "bench.taking"), machine.load_core
+    with servers.running(*command, where=where) as (port, _):
         url = f"http://127.0.0.1:{int(port)}"
         for _ in range(scale.rounds):
             numbers = (str(commands), str(backlog))

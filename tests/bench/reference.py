@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import servers, traffic
+from bench import machine, servers, traffic
 from bench.peers import JsonServer, Localstripe, MissingError
 from bench.results import agree
 from bench.shop import Shop, ask, open_shop
@@ -56,7 +56,8 @@ def adjustment(scale: Scale) -> Rounds:
 def order_webhooks(scale: Scale) -> Rounds:
     """Orders placed while all that they tell of is delivered."""
     with _shop(scale) as shop, ExitStack() as running:
-        receiver = servers.running("receiver", "bench.receiving", measured=False)
+        command = "receiver", "bench.receiving"
+        receiver = servers.running(*command, where=machine.load_core)
         port = int(running.enter_context(receiver)[0])
         wanted = {"address": f"http://127.0.0.1:{port}/", "topics": TOPICS}
         shop.ask("/api/v1/webhooks", shop.office, wanted)

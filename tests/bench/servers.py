@@ -6,14 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from typing import TypeAlias
+
+    Where: TypeAlias = "Callable[[], AbstractContextManager[None]]"
 
 STOP_SECONDS = 60
 TESTS = Path(__file__).resolve().parents[1]
@@ -24,10 +28,10 @@ class DiedError(Exception):
 
 
 def _start(
-    module: str, *arguments: str, measured: bool = True
+    module: str, *arguments: str, where: Where = machine.measured_core
 ) -> subprocess.Popen[str]:
     path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
-    with machine.measured_core() if measured else nullcontext():
+    with where():
         return subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdout=subprocess.PIPE,
@@ -37,18 +41,21 @@ def _start(
 
 
 @contextmanager
-def serving(kind: str, database: Path) -> Iterator[tuple[int, int]]:
+def serving(
+    kind: str, database: Path, where: Where = machine.measured_core
+) -> Iterator[tuple[int, int]]:
     """Run a receiver and give its port and process id; at the end it stops in order."""
-    with running(kind, "bench.serving", kind, str(database)) as (line, pid):
+    command = "bench.serving", kind, str(database)
+    with running(kind, *command, where=where) as (line, pid):
         yield int(line), pid
 
 
 @contextmanager
 def running(
-    name: str, module: str, *arguments: str, measured: bool = True
+    name: str, module: str, *arguments: str, where: Where = machine.measured_core
 ) -> Iterator[tuple[str, int]]:
     """Run a module and give its first line and process id; it stops in order too."""
-    with _start(module, *arguments, measured=measured) as process:
+    with _start(module, *arguments, where=where) as process:
         try:
             line = process.stdout.readline() if process.stdout else ""
             if not line.strip():

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock
@@ -16,8 +20,6 @@ from scenes.loop_guard import on_purpose
 from scenes.stored import bodies
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from backhaul.demo.processes import Program
     from backhaul.demo.runner import Result
 
@@ -97,6 +99,27 @@ class Outcome:
         return "\n".join([head, *told])
 
 
+def _children(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(each) for each in children.read_text().split()]
+
+
+class _Receiver:
+    """A receiver process of a daemon, which the daemon starts again itself."""
+
+    def __init__(self, daemon: Program, seed: int) -> None:
+        self._daemon = daemon
+        self._rng = random.Random(seed)  # noqa: S311 - chooses one of them
+
+    async def kill(self) -> None:
+        with on_purpose(), suppress(ProcessLookupError):
+            if found := _children(self._daemon.pid):
+                os.kill(self._rng.choice(found), signal.SIGKILL)
+
+    async def restart(self) -> None:
+        """Leave it to the daemon."""
+
+
 async def play_with_kills(
     folder: Path,
     victim: str,
@@ -104,16 +127,25 @@ async def play_with_kills(
     seed: int,
     siege: Siege = BURST,
     quirks: tuple[str, ...] = (),
+    receivers: int = 0,
 ) -> Outcome:
-    """Kill `daemon` or `reference` at random moments of one busy run."""
+    """Kill `daemon`, `receiver` or `reference` at random moments of one busy run.
+
+    `receivers` is the setting of that name in `[public]`.
+    """
     lives = Lives()
     async with open_pair(folder, CLOCK, retry_schedule=RETRIES, quirks=quirks) as pair:
         # Read with the first start after a kill: before, nothing is in doubt.
         text = pair.home.config.read_text()
         assert "[push]" in text
-        pair.home.config.write_text(text.replace("[push]", LOOKS))
+        text = text.replace("[push]", LOOKS)
+        text = text.replace("[public]", f"[public]\nreceivers = {receivers}")
+        pair.home.config.write_text(text)
+        if receivers:
+            await pair.daemon.restart()
         floor = floor_for(pair, siege.pace(kills), seed, CLOCK)
-        program = {"daemon": pair.daemon, "reference": pair.reference}[victim]
+        programs = {"daemon": pair.daemon, "reference": pair.reference}
+        program = programs.get(victim) or _Receiver(pair.daemon, seed)
         async with beside(pair.daemon.watch(), pair.reference.watch()):
             began = CLOCK.monotonic()
             async with asyncio.TaskGroup() as group:
@@ -129,7 +161,7 @@ async def play_with_kills(
 
 
 async def kill_often(
-    program: Program, kills: int, seed: int, siege: Siege, lives: Lives
+    program: Program | _Receiver, kills: int, seed: int, siege: Siege, lives: Lives
 ) -> None:
     """Kill and restart with pauses that depend on the seed alone."""
     rng = random.Random(seed)  # noqa: S311 - chooses moments, guards nothing

@@ -23,7 +23,7 @@ _STORE = "daemon/backhaul/store/postgres"
 _OWNERSHIP = "tests/store/test_postgres_ownership.py"
 _TAKEOVERS = (
     "tests/faults/test_cluster_takeovers.py"
-    "::test_what_the_former_owner_was_sending_is_looked_up_and_not_sent_again"
+    "::test_a_command_of_the_former_owner_is_looked_up_and_not_sent_again"
 )
 BUGS = (
     Bug(
@@ -34,14 +34,14 @@ BUGS = (
         "            row = (self._confirmed + 1,)\n"
         "        if False:\n"
         "            self.lease.end()\n",
-        f"{_OWNERSHIP}::test_a_member_that_was_fenced_writes_no_more",
+        f"{_OWNERSHIP}::test_a_fenced_member_can_no_longer_write",
     ),
     Bug(
         "no send deadline",
         f"{_STORE}/fence.py",
         "return now < self._trusted_until and now - claimed_at < SEND_BY_SECONDS",
         "return now < self._trusted_until",
-        f"{_OWNERSHIP}::test_what_was_claimed_long_ago_is_not_sent",
+        f"{_OWNERSHIP}::test_a_command_that_was_claimed_long_ago_is_not_sent",
     ),
     Bug(
         "an owner sends after others may have taken over",
@@ -64,7 +64,7 @@ BUGS = (
         "        known = stores & self._stores\n",
         "        known = stores\n",
         "tests/store/test_postgres_members.py"
-        "::test_what_waits_for_a_store_is_folded_though_its_stream_has_grown",
+        "::test_waiting_events_of_a_store_are_folded_though_its_stream_has_grown",
     ),
     Bug(
         "owners in an unlogged table",
@@ -80,7 +80,7 @@ BUGS = (
         '            f"SET LOCAL lock_timeout = {lock_milliseconds}",\n'
         '            "SET LOCAL synchronous_commit = local",\n',
         "tests/faults/test_postgres_failovers.py"
-        "::test_nothing_is_confirmed_that_only_the_primary_has",
+        "::test_no_write_is_confirmed_that_only_the_primary_has",
     ),
     Bug(
         "a decision is kept over a takeover",

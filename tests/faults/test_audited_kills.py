@@ -39,7 +39,7 @@ NAMES = [f"user{number}" for number in range(8)]
 ROLES = ("viewer", "operator")
 
 
-async def test_a_killed_daemon_leaves_no_deed_without_its_line(
+async def test_a_killed_daemon_leaves_no_unaudited_action(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     require("strace")
@@ -69,7 +69,7 @@ async def busy_until(sync: int, office: Office, chance: random.Random) -> int:
 
 @pytest.mark.long
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-async def test_a_command_killed_at_any_sync_leaves_no_deed_without_its_line(
+async def test_a_cli_command_killed_at_any_sync_leaves_no_unaudited_action(
     words: Sequence[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     require("strace")

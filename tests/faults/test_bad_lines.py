@@ -109,7 +109,7 @@ async def test_a_refused_connection_proves_that_nothing_was_sent(line: Line) -> 
     assert await line.findings() == []
 
 
-async def test_half_open_connections_hold_up_nobody_else(line: Line) -> None:
+async def test_half_open_connections_hold_up_no_other_client(line: Line) -> None:
     poor, sound = line.products(4), line.products(20)
     for product in poor:
         line.proxy.once[product.encode()] = blackhole

@@ -63,6 +63,7 @@ async def test_a_killed_broker_loses_and_doubles_no_scan(
     ):
 
         def has_enough() -> bool:
+            assert scanner.broker is not None
             problems.add(scanner.broker.problem)
             return belt.has_enough()
 

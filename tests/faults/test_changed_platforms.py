@@ -45,7 +45,7 @@ async def change(on: Stage, quirks: tuple[str, ...]) -> None:
     [((), (KEYLESS,)), ((KEYLESS,), ())],
     ids=["no more", "only now"],
 )
-async def test_what_left_before_a_platform_changed_takes_effect_once(
+async def test_a_command_sent_before_a_platform_change_takes_effect_once(
     first: tuple[str, ...],
     then: tuple[str, ...],
     kind: str,

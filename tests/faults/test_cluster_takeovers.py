@@ -127,7 +127,7 @@ def posts(running: Cluster, marked: bytes) -> int:
     [("killed", KEYLESS), ("frozen", KEYLESS), ("killed", BLIND)],
     ids=["killed", "frozen", "killed-blind"],
 )
-async def test_what_the_former_owner_was_sending_is_looked_up_and_not_sent_again(
+async def test_a_command_of_the_former_owner_is_looked_up_and_not_sent_again(
     tmp_path: Path, end: str, quirks: tuple[str, ...]
 ) -> None:
     async with cluster(tmp_path, 2, CLOCK, quirks=quirks) as running:

@@ -46,7 +46,7 @@ POINTS = [
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_death_while_counting_neither_loses_nor_doubles(
+async def test_a_kill_while_counting_neither_loses_nor_doubles(
     point: str, tmp_path: Path
 ) -> None:
     strays = point.startswith(STOPPING)

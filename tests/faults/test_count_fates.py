@@ -43,7 +43,7 @@ def now() -> datetime:
 
 
 @pytest.mark.parametrize("quirks", READINGS, ids=lambda names: " ".join(names) or "-")
-async def test_every_fate_of_a_step_leaves_one_step(
+async def test_every_fate_of_an_adjustment_leaves_one_adjustment(
     quirks: tuple[str, ...], tmp_path: Path
 ) -> None:
     async with (

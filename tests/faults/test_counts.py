@@ -35,7 +35,7 @@ def states(at: House) -> set[str]:
 
 
 @pytest.mark.long
-async def test_what_cannot_be_explained_is_left_to_a_person(tmp_path: Path) -> None:
+async def test_an_unexplained_difference_is_left_to_an_operator(tmp_path: Path) -> None:
     async with house(tmp_path / "backhaul.db", tmp_path, ("no-history",)) as at:
         lamp = await at.lamp(10)
         counted_at = now()
@@ -49,7 +49,7 @@ async def test_what_cannot_be_explained_is_left_to_a_person(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("gone", [{"inventory/level_update"}, set()])
-async def test_without_a_history_the_order_tells_of_a_sale(
+async def test_without_a_history_the_order_shows_a_sale(
     gone: set[str], tmp_path: Path
 ) -> None:
     async with house(tmp_path / "backhaul.db", tmp_path, ("no-history",)) as at:
@@ -90,7 +90,7 @@ async def test_counts_hold_under_every_reading(
         assert await at.stock(lamp) == 5
 
 
-async def test_a_platform_that_takes_no_variants_is_left_to_a_person(
+async def test_a_platform_that_accepts_no_variants_is_left_to_an_operator(
     tmp_path: Path,
 ) -> None:
     async with house(tmp_path / "backhaul.db", tmp_path, ("strict-body",)) as at:
@@ -131,7 +131,7 @@ async def test_counts_among_sales_come_out_right(seed: int, tmp_path: Path) -> N
         assert await at.stock(lamp) == counted + since, at.log
 
 
-async def test_a_restored_database_makes_no_count_true_twice(tmp_path: Path) -> None:
+async def test_a_restored_database_applies_no_count_twice(tmp_path: Path) -> None:
     """It was copied before the step left; nothing is sent before what is there is read.
 
     Another was copied before the count came: that is handed in again.

@@ -90,7 +90,7 @@ def test_there_are_enough() -> None:
 
 @pytest.mark.timeout(3_600 if LONG else 600)
 @pytest.mark.parametrize("point", POINTS)
-async def test_death_at_a_step_neither_loses_nor_doubles(
+async def test_a_kill_at_a_failpoint_neither_loses_nor_doubles(
     point: str, tmp_path: Path
 ) -> None:
     deaths = 0

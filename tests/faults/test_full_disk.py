@@ -116,7 +116,7 @@ def adjustments(platform: ReferenceProcess, sku: str) -> list[int]:
 
 
 @pytest.mark.faults
-async def test_nothing_is_sent_while_it_cannot_be_written_down(
+async def test_no_command_is_sent_while_its_attempt_cannot_be_recorded(
     daemon: DaemonProcess, platform: ReferenceProcess
 ) -> None:
     office = daemon.office

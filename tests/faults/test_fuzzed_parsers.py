@@ -29,7 +29,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda each: each.name)
-def test_what_is_nearly_right_is_understood_or_refused(
+def test_nearly_valid_input_is_understood_or_refused(
     target: Target, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began, cases, batches = monotonic(), 0, 0

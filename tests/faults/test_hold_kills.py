@@ -96,7 +96,7 @@ async def release(alive: Program) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-async def test_death_around_a_release_releases_once(
+async def test_a_kill_around_a_release_releases_once(
     moment: str, tmp_path: Path
 ) -> None:
     async with (
@@ -119,7 +119,7 @@ async def test_death_around_a_release_releases_once(
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-async def test_death_as_a_connector_is_asked_for_its_list_leaves_no_count_out(
+async def test_a_kill_as_a_connector_lists_its_levels_loses_no_count(
     moment: str, tmp_path: Path
 ) -> None:
     async with (
@@ -191,7 +191,9 @@ async def died(path: Path, verb: str, number: int) -> bool:
     return code == 0
 
 
-async def test_a_process_killed_in_a_release_releases_all_or_none(held: Path) -> None:
+async def test_a_process_killed_in_a_release_releases_all_or_nothing(
+    held: Path,
+) -> None:
     async for path in copies_killed(held, RELEASE):
         states = values_of(path, "stock_targets", "state")
         released, noted = states.count("waiting"), count(path, "audit")
@@ -203,7 +205,7 @@ async def test_a_process_killed_in_a_release_releases_all_or_none(held: Path) ->
         assert count(path, "audit") == 2
 
 
-async def test_a_process_killed_as_it_asks_for_a_list_asks_or_stores_the_cursor(
+async def test_a_process_killed_at_a_list_request_repeats_it_or_stores_the_cursor(
     held: Path,
 ) -> None:
     async for path in copies_killed(held, BEGIN_LIST):

@@ -24,13 +24,34 @@ CONCURRENCY = 8
 async def test_after_kills_the_ledger_balances(
     victim: str, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    await check(victim, seed, capsys)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("victim", ["daemon", "receiver"])
+@pytest.mark.parametrize("seed", range(1, RUNS // 2 + 1))
+async def test_after_kills_of_receiver_processes_the_ledger_balances(
+    victim: str, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await check(victim, seed, capsys, receivers=2)
+
+
+async def check(
+    victim: str, seed: int, capsys: pytest.CaptureFixture[str], receivers: int = 0
+) -> None:
+    """Kill at random moments of one run, and compare all that happened."""
     # Not tmp_path: that one goes after a few more sessions, and a failure is rare.
     folder = Path(tempfile.mkdtemp(prefix=f"backhaul-{victim}-{seed}-"))
     try:
         # Shoppers would order twice, had a killed shop not taken their keys.
         quirks = READINGS[seed % len(READINGS)] if victim == "daemon" else ()
         outcome = await play_with_kills(
-            folder / "run", victim, KILLS_PER_RUN, seed, quirks=quirks
+            folder / "run",
+            victim,
+            KILLS_PER_RUN,
+            seed,
+            quirks=quirks,
+            receivers=receivers,
         )
     except BaseException as error:
         error.add_note(f"seed {seed}, everything is in {folder}")

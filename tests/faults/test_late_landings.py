@@ -25,7 +25,7 @@ STEP = 60
 
 @pytest.mark.faults
 @pytest.mark.parametrize("delay", [5, 60, 119, 300, 599, 750, 900])
-async def test_every_double_landing_is_told_within_a_period(
+async def test_every_doubled_effect_is_reported_within_a_period(
     delay: int, tmp_path: Path
 ) -> None:
     """F17: before the last look nothing is doubled; after it each doubling is told."""

@@ -37,7 +37,7 @@ def recipe(**words: str) -> str:
 
 @pytest.mark.faults
 @pytest.mark.long
-async def test_what_litestream_copied_is_restored_behind_the_fence(
+async def test_a_litestream_copy_is_restored_and_held_for_audit(
     office: Office, platform: ReferenceProcess, tmp_path: Path
 ) -> None:
     url = f"file://{tmp_path / 'replica'}"

@@ -49,7 +49,7 @@ def reconcile(config: Path) -> tuple[dict[str, int], int]:
 
 
 @pytest.mark.parametrize("has_totals", [True, False], ids=["totals", "no totals"])
-def test_a_full_walk_finds_each_difference_in_little_memory(
+def test_a_full_sync_finds_each_difference_in_little_memory(
     has_totals: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     last = FIRST + ORDERS - 1

@@ -70,7 +70,7 @@ async def change(on: Stage, *, is_there: bool) -> None:
 
 @pytest.mark.parametrize("first", ["added", "removed"])
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_mapping_that_changes_after_a_death_doubles_nothing(
+async def test_a_mapping_that_changes_after_a_kill_doubles_nothing(
     point: str, first: str, tmp_path: Path
 ) -> None:
     async with (

@@ -129,7 +129,7 @@ def check(waits: set[timedelta]) -> None:
     assert max(seconds) - min(seconds) > NOT_BY_CHANCE_SECONDS, "all wait equally long"
 
 
-async def test_what_cannot_be_resolved_is_never_sent_and_moves_along(
+async def test_commands_for_an_unresolved_name_wait_and_follow_its_new_address(
     tmp_path: Path,
 ) -> None:
     async with name_server(tmp_path) as names, named(tmp_path, names) as line:
@@ -160,5 +160,5 @@ def named(folder: Path, names: NameServer) -> AbstractAsyncContextManager[Line]:
     )
 
 
-def test_as_shipped_no_command_waits_longer_than_a_move_may_take() -> None:
+def test_by_default_no_command_waits_longer_than_a_move_may_take() -> None:
     assert Push().retry_cap <= LONGEST_TO_MOVE_SECONDS

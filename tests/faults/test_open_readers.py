@@ -52,7 +52,7 @@ async def much_at_once(client: Sender) -> None:
 
 @pytest.mark.faults
 @pytest.mark.timeout(1_800 if LONG else 900)
-async def test_a_forgotten_reader(
+async def test_a_read_transaction_left_open_is_survived(
     daemon: DaemonProcess,
     platform: ReferenceProcess,
     capsys: pytest.CaptureFixture[str],

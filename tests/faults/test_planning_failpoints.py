@@ -133,7 +133,7 @@ def has_parcel(on: Stage, work: Work) -> bool:
 @pytest.mark.parametrize(
     "point", [one for one in points_around(PLANNING) if not one.startswith(NOT_MET)]
 )
-async def test_death_while_planning_neither_loses_nor_doubles(
+async def test_a_kill_while_planning_neither_loses_nor_doubles(
     point: str, tmp_path: Path
 ) -> None:
     async with (

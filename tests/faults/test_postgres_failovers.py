@@ -131,7 +131,7 @@ async def test_failovers_under_load_lose_nothing_that_was_confirmed(
     assert lost == set()
 
 
-async def test_nothing_is_confirmed_that_only_the_primary_has() -> None:
+async def test_no_write_is_confirmed_that_only_the_primary_has() -> None:
     with postgres_nodes() as nodes:
         async with load_on(nodes) as load:
             await load.await_more()
@@ -148,7 +148,7 @@ async def test_nothing_is_confirmed_that_only_the_primary_has() -> None:
         assert await lost_by(nodes, load) == set()
 
 
-async def test_without_a_quorum_the_same_loses_what_was_confirmed() -> None:
+async def test_without_a_quorum_a_failover_loses_confirmed_writes() -> None:
     """The test above would find a loss."""
     with postgres_nodes(synchronous=False) as nodes:
         async with load_on(nodes) as load:

@@ -103,7 +103,7 @@ def disks(tmp_path: Path) -> Path:
 
 @pytest.mark.faults
 @pytest.mark.timeout(300 + SECONDS_AN_IMAGE * IMAGES)
-async def test_nothing_told_is_lost_with_the_power(
+async def test_no_acknowledged_write_is_lost_in_a_power_loss(
     tmp_path: Path, disks: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     disk = await work(tmp_path / "backhaul.db", synchronous="")

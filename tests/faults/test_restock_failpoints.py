@@ -73,7 +73,7 @@ FEWEST_DEATHS = 14
 @pytest.mark.timeout(3_600 if LONG else 600)
 @pytest.mark.parametrize("quirks", [(), KEYLESS], ids=["keys", "no keys"])
 @pytest.mark.parametrize("scene", SCENES, ids=lambda s: f"{s.cancel}, {s.adjust}")
-async def test_death_at_any_step_puts_the_rest_back_once(
+async def test_a_kill_at_any_failpoint_restocks_the_rest_once(
     scene: Scene, quirks: tuple[str, ...], tmp_path: Path
 ) -> None:
     async with (

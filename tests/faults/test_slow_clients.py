@@ -108,7 +108,7 @@ async def send_meanwhile(client: Sender, crowd: asyncio.Future[Any]) -> list[flo
 
 
 @pytest.mark.faults
-async def test_a_thousand_slow_clients_keep_nobody_out(
+async def test_a_thousand_slow_clients_block_no_other(
     daemon: DaemonProcess,
     platform: ReferenceProcess,
     capsys: pytest.CaptureFixture[str],
@@ -142,7 +142,7 @@ if LONG:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("attack", SLOWHTTPTEST.values(), ids=SLOWHTTPTEST.keys())
-async def test_slowhttptest_keeps_nobody_out(
+async def test_slowhttptest_blocks_no_other_client(
     attack: list[str], daemon: DaemonProcess, platform: ReferenceProcess
 ) -> None:
     tool = require("slowhttptest")

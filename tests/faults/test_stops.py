@@ -77,7 +77,9 @@ async def test_a_busy_daemon_ends_and_sends_nothing_more(
 
 
 @pytest.mark.long
-async def test_what_is_never_answered_is_waited_for_in_vain(tmp_path: Path) -> None:
+async def test_a_request_that_is_never_answered_does_not_delay_a_stop(
+    tmp_path: Path,
+) -> None:
     """Neither the longest patience nor a stalled request may outlast systemd's."""
     async with proxied(tmp_path / "platform", PRODUCTS, push=patient(60)) as line:
         line.proxy.storm = of_commands(timeout)
@@ -91,7 +93,9 @@ async def test_what_is_never_answered_is_waited_for_in_vain(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("requests", [NEVER_FINISHED, 0] if LONG else [NEVER_FINISHED])
-async def test_told_twice_it_ends_at_once(requests: int, tmp_path: Path) -> None:
+async def test_a_second_stop_signal_ends_the_daemon_at_once(
+    requests: int, tmp_path: Path
+) -> None:
     async with proxied(tmp_path / "platform", PRODUCTS, push=patient(60)) as line:
         line.proxy.storm = of_commands(timeout)
         told = Signaled(line)

@@ -72,7 +72,7 @@ async def check_runs(line: Line, job: str, moment: str) -> None:
     assert len(found) <= span / every + 2, f"{job} ran at {found}"
 
 
-async def test_after_a_standstill_nothing_runs_or_lands_twice(
+async def test_after_a_suspension_nothing_runs_or_takes_effect_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with proxied(tmp_path / "platform", 40, push=PUSH, more=JOBS) as line:

@@ -112,7 +112,7 @@ def too_late(quirks: tuple[str, ...], fate: Fate) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("quirks", CANCELLED_CASES, ids=" ".join)
-async def test_an_order_cancelled_meanwhile_is_fulfilled_or_left_to_a_person(
+async def test_an_order_cancelled_meanwhile_is_fulfilled_or_left_to_an_operator(
     quirks: tuple[str, ...], tmp_path: Path
 ) -> None:
     async with (

@@ -79,7 +79,7 @@ async def test_a_killed_tryton_has_a_sale_for_each_order(
     assert {state for _, state in server.sales()} <= {"confirmed", "processing"}
 
 
-async def test_a_killed_tryton_tells_of_each_shipment_once(
+async def test_a_killed_tryton_reports_each_shipment_once(
     server: TrytonServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with on_purpose():

@@ -174,7 +174,7 @@ def _check_documents(database: Path, cases: list[Case]) -> None:
     ],
 )
 @given(cases=st.lists(CASES, min_size=BATCH, max_size=BATCH))
-async def test_only_what_cannot_be_understood_is_set_aside(
+async def test_only_input_that_cannot_be_understood_is_quarantined(
     cases: list[Case], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     await check(tmp_path_factory.mktemp("schema"), cases)

@@ -133,7 +133,7 @@ def later() -> Iterator[None]:
 @pytest.mark.faults
 @pytest.mark.usefixtures("later")
 @pytest.mark.parametrize("steps", range(len(STEPS) + 1))
-def test_every_step_is_brought_up_to_date(steps: int, tmp_path: Path) -> None:
+def test_every_schema_version_is_upgraded(steps: int, tmp_path: Path) -> None:
     old, new = tmp_path / "old.db", tmp_path / "new.db"
     before = build(old, steps)
     assert all(before.values())
@@ -180,7 +180,7 @@ for line in sys.stdin:
 
 @pytest.mark.faults
 @pytest.mark.usefixtures("later")
-def test_a_kill_in_an_upgrade_leaves_whole_steps(
+def test_a_kill_in_an_upgrade_leaves_whole_migrations(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chance, found, killed = chances(), [], 0

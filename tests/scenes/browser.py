@@ -57,7 +57,9 @@ class Watch:
         )
 
     def _note(self, request: Request) -> None:
-        if request.is_navigation_request():
+        if (worker := request.service_worker) is not None:
+            is_theirs = self._is_theirs(worker.url)
+        elif request.is_navigation_request():
             is_theirs = self._is_theirs(request.url)
         else:
             is_theirs = self._is_theirs(request.frame.url)

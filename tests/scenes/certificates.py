@@ -1,4 +1,4 @@
-"""A certificate that vouches for itself, as whoever trusts its file sees it."""
+"""Certificates of this machine: one that vouches for itself, one of an authority."""
 
 from __future__ import annotations
 
@@ -26,3 +26,31 @@ def of_this_machine(folder: Path) -> tuple[Path, ssl.SSLContext]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return certificate, context
+
+
+def of_an_authority(
+    folder: Path, name: str = "IP:127.0.0.1"
+) -> tuple[Path, Path, Path]:
+    """Return an authority's certificate, and the certificate and key of 127.0.0.1.
+
+    `name` is another subject alternative name, such as `DNS:scans.example`.
+    """
+    openssl, new = require("openssl"), ["-newkey", "ec", "-nodes"]
+    new += ["-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    authority, authority_key = folder / "authority.pem", folder / "authority.key"
+    certificate, key = folder / "server.pem", folder / "server.key"
+    wanted = folder / "server.csr"
+    signing = ["-CA", str(authority), "-CAkey", str(authority_key), "-CAcreateserial"]
+    subject = ["-subj", f"/CN={name.partition(':')[2]}"]
+    subject += ["-addext", f"subjectAltName={name}"]
+    commands: list[list[str]] = [
+        ["req", "-x509", *new, "-days", "1", "-subj", "/CN=authority", "-out"],
+        ["req", *new, *subject, "-out", str(wanted), "-keyout", str(key)],
+        ["x509", "-req", "-days", "1", "-copy_extensions", "copy", *signing, "-out"],
+    ]
+    commands[0] += [str(authority), "-keyout", str(authority_key)]
+    commands[2] += [str(certificate), "-in", str(wanted)]
+    with on_purpose():
+        for command in commands:
+            subprocess.run([openssl, *command], check=True, capture_output=True)
+    return authority, certificate, key

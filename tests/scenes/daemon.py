@@ -296,9 +296,9 @@ class Said:
         return json.loads(self.out)
 
 
-def in_process(*arguments: object, config: Path) -> Said:
+def in_process(*arguments: object, config: Path | None) -> Said:
     """Run a command in this process: the same code, without the start of Python."""
-    given = [*map(str, arguments), "--config", str(config)]
+    given = [*map(str, arguments), *(["--config", str(config)] if config else [])]
     out, err = (
         io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
         for _ in range(2)

@@ -118,6 +118,21 @@ class Subscription:
 
 
 @dataclass(slots=True)
+class OrderBackfill:
+    """Notes what is asked of it; tests/sync reads a platform."""
+
+    asked: list[str] = field(default_factory=list)
+    orders: int | None = 230
+
+    async def count(self, since: str) -> int | None:
+        self.asked.append(f"count since {since}")
+        return self.orders
+
+    async def request(self, since: str) -> None:
+        self.asked.append(f"since {since}")
+
+
+@dataclass(slots=True)
 class Office:
     """A dashboard that is served, with all that stands behind it."""
 
@@ -132,6 +147,7 @@ class Office:
     asked: list[str]
     deliveries: Deliveries
     subscriptions: dict[str, Subscription]
+    order_backfills: dict[str, OrderBackfill]
     clients: list[TestClient[web.Request, web.Application]] = field(
         default_factory=list
     )
@@ -206,6 +222,7 @@ async def open_office(
         asked: list[str] = []
         deliveries: Deliveries = {}
         subscriptions: dict[str, Subscription] = {}
+        order_backfills = {"main": OrderBackfill()}
 
         async def ask(name: str) -> dict[str, int]:
             asked.append(name)
@@ -228,6 +245,7 @@ async def open_office(
             Submissions(store.records, Matcher(clock, 60.0), lambda _: None),
             subscriptions,
             check,
+            order_backfills,
         )
         shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
 
@@ -275,6 +293,7 @@ async def open_office(
             asked,
             deliveries,
             subscriptions,
+            order_backfills,
         )
         try:
             yield office

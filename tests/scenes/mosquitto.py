@@ -33,6 +33,12 @@ def free_port() -> int:
         return port
 
 
+def listens(port: int) -> bool:
+    """Tell whether a program listens on a port of this machine."""
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @dataclass(slots=True)
 class Mosquitto:
     """The broker of one folder and port; `settings` are lines of its file."""
@@ -50,11 +56,7 @@ class Mosquitto:
         lines = f"{user}listener {self.port} 127.0.0.1\n{self.settings}\n"
         file.write_text(lines + LIMITS.format(folder=self.folder))
         self._process = await asyncio.create_subprocess_exec(program, "-c", str(file))
-        await until(self._listens, "the broker listens")
-
-    def _listens(self) -> bool:
-        with closing(socket.socket()) as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        await until(lambda: listens(self.port), "the broker listens")
 
     async def kill(self) -> None:
         """As a power cut would: nothing is saved any more."""

@@ -17,6 +17,7 @@ from scenes.stored import rows_of
 
 if TYPE_CHECKING:
     from backhaul.core.clock import Clock
+    from backhaul.runtime.tracing import Tracer
     from backhaul.store import Store
     from backhaul_sdk import LookedUp, Pushed
 
@@ -85,7 +86,7 @@ def sink_of(
     clock: Clock,
     *,
     topics: frozenset[str] = frozenset(TOPICS),
-    dry_run: bool = False,
+    tracer: Tracer | None = None,
     **members: Any,
 ) -> DeliveryWorker:
     """Return what carries the store's news to a connector."""
@@ -94,7 +95,7 @@ def sink_of(
     health = Health(instance, "", clock, lambda: 1.0)
     deliveries = store.deliveries
     return DeliveryWorker(
-        books, subscriber, deliveries, health, books.open, dry_run=dry_run
+        books, subscriber, deliveries, health, books.open, tracer=tracer
     )
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from scenes.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    import ssl
+    from collections.abc import AsyncIterator, Callable
 
 RESET = struct.pack("ii", 1, 0)
 CHUNK = 65_536
@@ -23,8 +24,9 @@ class Relay:
     """Listens on `port` and passes on to `upstream`, both on 127.0.0.1.
 
     A line breaks when `cut_before` is about to pass, or once the answer to `cut_after`
-    has come back, which is then thrown away. `seen` counts what is in `counted`.
-    While it `is_silent` all lines stay open, and nothing passes, not even their ends.
+    has come back, which is then thrown away; `when_cut` is called before the other side
+    knows. `seen` counts what is in `counted`. While it `is_silent` all lines stay open,
+    and nothing passes, not even their ends. With `tls` it is a proxy that ends TLS.
     """
 
     upstream: int
@@ -34,13 +36,17 @@ class Relay:
     is_silent: bool = False
     counted: bytes = b"\0\0"
     seen: int = 0
+    tls: ssl.SSLContext | None = None
+    when_cut: Callable[[], None] = lambda: None
     _server: asyncio.Server | None = None
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
     _serving: set[asyncio.Task[None] | None] = field(default_factory=set)
 
     async def up(self) -> None:
         """Listen, at the same port as before."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, ssl=self.tls
+        )
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def down(self) -> None:
@@ -126,6 +132,7 @@ class _Line:
             if self.relay.is_silent:
                 continue
             if self.doomed:
+                self.relay.when_cut()
                 reset(self.client)
                 break
             if not self.client.is_closing():
@@ -144,7 +151,10 @@ class _Line:
 
 def reset(writer: asyncio.StreamWriter) -> None:
     """Close with RST: what was on its way is thrown away."""
-    sock = writer.get_extra_info("socket")
+    try:
+        sock = writer.get_extra_info("socket")
+    except AttributeError:  # over TLS, the transport of a lost connection
+        return
     if sock is not None and sock.fileno() >= 0:  # else it is closed already
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     writer.transport.abort()

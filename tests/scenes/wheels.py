@@ -21,7 +21,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "back
 def wheels(python: str) -> Path:
     """Return a folder of wheels for a Python version such as "3.11".
 
-    It has what `requirements.lock` pins, the build backend, and pip.
+    It has what `requirements.lock` pins, the build backends, and pip.
     """
     lock = (ROOT / "requirements.lock").read_bytes()
 
@@ -30,12 +30,12 @@ def wheels(python: str) -> Path:
         pip = folder.with_name("pip.whl")
         run([sys.executable, "bootstrap.py", "requirements-dev.lock", str(pip)])
         fetch = [sys.executable, str(pip / "pip"), "download", "--quiet"]
-        fetch += ["--only-binary=:all:", "--python-version", python]
-        fetch += ["--dest", str(folder)]
+        fetch += ["--python-version", python, "--dest", str(folder)]
         run([*fetch, "--no-deps", "--require-hashes", "-r", "requirements.lock"])
-        run([*fetch, "hatchling", "pip"])
+        # setuptools builds the package of pure Python that has no wheel.
+        run([*fetch, "--only-binary=:all:", "hatchling", "pip", "setuptools"])
 
-    return cached("wheels", b"2 " + python.encode() + lock, download)
+    return cached("wheels", b"4 " + python.encode() + lock, download)
 
 
 def cached(name: str, key: bytes, make: Callable[[Path], None]) -> Path:
@@ -44,7 +44,7 @@ def cached(name: str, key: bytes, make: Callable[[Path], None]) -> Path:
     It is made by one process at a time, and is there completely or not at all.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
-    found = CACHE / f"{name}-{sha256(key).hexdigest()[:12]}"
+    found = _place(name, key)
     with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not found.exists():
@@ -53,6 +53,15 @@ def cached(name: str, key: bytes, make: Callable[[Path], None]) -> Path:
             make(unfinished)
             unfinished.rename(found)
     return found
+
+
+def is_cached(name: str, key: bytes) -> bool:
+    """Return whether the folder under a key has been made."""
+    return _place(name, key).exists()
+
+
+def _place(name: str, key: bytes) -> Path:
+    return CACHE / f"{name}-{sha256(key).hexdigest()[:12]}"
 
 
 def run(command: list[str]) -> None:

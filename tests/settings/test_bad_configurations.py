@@ -17,7 +17,7 @@ NO_NAME = "is not a valid name: use only lower-case letters, digits and _"
 NO_ADDRESS = 'is not an e-mail address such as "ops@shop.example"'
 TABLES = (
     "admin, alerts, cluster, connect, connectors, database, jobs, log, public, push, "
-    "reconcile, state_dir, stores"
+    "reconcile, state_dir, stores, telemetry"
 )
 
 OIDC = (
@@ -354,6 +354,8 @@ def test_any_free_port_is_no_port_of_both(tmp_path: Path) -> None:
     assert load_settings(written(tmp_path, text), {}).admin.port == 0
 
 
-def test_a_port_that_the_other_listener_has_unless_set_is_told(tmp_path: Path) -> None:
+def test_a_port_that_is_the_default_of_the_other_listener_is_reported(
+    tmp_path: Path,
+) -> None:
     (said,) = complaints(tmp_path, f"{STORE}[public]\nport = 8751\n")
     assert said.startswith("backhaul.toml: admin.port: 8751 is also public.port")

@@ -198,7 +198,7 @@ def test_a_variable_that_is_both_table_and_value_is_named(tmp_path: Path) -> Non
     ]
 
 
-def test_the_file_is_looked_for_in_order(
+def test_the_file_is_searched_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

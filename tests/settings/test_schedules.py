@@ -72,7 +72,7 @@ def test_a_schedule_is_written_where_a_time_is(
         (QUIET, "quiet = []", "", True),
     ],
 )
-def test_a_written_schedule_is_the_only_time_unless_eager_stands_beside_it(
+def test_a_written_schedule_is_the_only_time_unless_eager_is_set(
     tmp_path: Path, shared: str, own: str, push: str, leaves_at_once: bool
 ) -> None:
     settings = of(tmp_path, shared, own, push)
@@ -131,7 +131,7 @@ SCHEDULES = st.fixed_dictionaries(
 
 
 @given(SCHEDULES, SCHEDULES, MAYBE, MAYBE, MAYBE)
-def test_what_is_said_of_a_job_is_what_holds(
+def test_the_description_of_a_job_states_its_effective_schedule(
     shared: dict[str, Any],
     own: dict[str, Any],
     shared_eager: bool | None,

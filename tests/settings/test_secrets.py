@@ -32,7 +32,7 @@ def test_a_secret_is_read_from_its_file(tmp_path: Path) -> None:
     assert api_key(written(tmp_path, KEY_FILE), {}) == "canary-file"
 
 
-def test_a_list_of_secrets_stands_one_a_line(tmp_path: Path) -> None:
+def test_a_list_of_secrets_has_one_a_line(tmp_path: Path) -> None:
     secret(tmp_path, "one\n\n two \n")
     text = f'{NO_HOOK}webhook_secrets_file = "FOLDER/secret"'
     store = load_settings(written(tmp_path, text), {}).stores["main"]
@@ -76,7 +76,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_a_path_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_path_is_named(tmp_path: Path) -> None:
     (said,) = complaints(tmp_path, f'{NO_KEY}api_key_file = "sec\\u0000ret"')
     assert "api_key_file: " in said
     assert "is not a path: embedded null byte" in said
@@ -122,7 +122,7 @@ def test_the_environment_may_not_give_both(tmp_path: Path) -> None:
     ]
 
 
-def test_credentials_stand_between_environment_and_file(tmp_path: Path) -> None:
+def test_credentials_rank_between_environment_and_file(tmp_path: Path) -> None:
     secret(tmp_path, "credential\n", 0o444, "stores_main_api_key")
     environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
     assert api_key(written(tmp_path, STORE), environ) == "credential"
@@ -151,7 +151,7 @@ def test_a_connectors_secrets_are_concealed_and_may_be_in_files(tmp_path: Path) 
     }
 
 
-def test_every_secret_is_known_to_whoever_must_hide_it(tmp_path: Path) -> None:
+def test_every_secret_is_known_to_the_redaction(tmp_path: Path) -> None:
     text = f'{SCANNER}path = "x"\ntokens = {{ a = "canary-a", b = ["canary-b", 3] }}'
     settings = load_settings(
         written(tmp_path, text), {}, secret_options=scanner_secrets

@@ -38,7 +38,7 @@ def test_every_duration_is_its_number_times_its_unit(number: int, unit: str) -> 
 
 
 @given(st.text() | st.integers() | st.none() | st.booleans())
-def test_what_is_no_duration_is_refused_in_words(value: object) -> None:
+def test_an_invalid_duration_is_refused_in_words(value: object) -> None:
     assert refusal(value).startswith("must be")
 
 
@@ -105,6 +105,6 @@ def test_a_host_is_kept(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["mail..shop", ".mail", "", "a" * 64, "a b", "a\0b", "smtp://a", "a/b"]
 )
-def test_what_is_no_host_is_refused(host: str) -> None:
+def test_an_invalid_host_is_refused(host: str) -> None:
     with pytest.raises(ValueError, match="must be the name or address of a host"):
         check_host(host)

@@ -27,7 +27,7 @@ from backhaul.store.stock_targets import HeldFilter
 
 if TYPE_CHECKING:
     from backhaul.app.jobs import Jobs
-    from backhaul.app.store_actions import Subscription
+    from backhaul.app.store_actions import OrderBackfill, Subscription
     from backhaul.connect.submissions import Submissions
     from backhaul.core.clock import Clock
     from backhaul.ingest.fold_worker import Reprocessor
@@ -50,8 +50,9 @@ IN_USE = timedelta(days=1)
 class ActionContext(msgspec.Struct, frozen=True):
     """What the actions work on.
 
-    `dialects` has the request format of each store's platform, and `subscriptions` the
-    webhook subscription of each store that has one.
+    `dialects` has the request format of each store's platform, `subscriptions` the
+    webhook subscription of each store that has one, and `order_backfills` what reads
+    the orders of each store that runs here.
     """
 
     store: Store
@@ -65,6 +66,7 @@ class ActionContext(msgspec.Struct, frozen=True):
     submissions: Submissions
     subscriptions: Mapping[str, Subscription] = {}
     check_connector: store_actions.Check = store_actions.cannot_check
+    order_backfills: Mapping[str, OrderBackfill] = {}
 
 
 def actions(parts: ActionContext) -> dict[str, Action]:
@@ -301,6 +303,8 @@ STORE_ACTIONS: Mapping[
     "search/rebuild": _rebuild_search,
     "secrets/drop": _drop_secret,
     "stock/release": _release_targets,
+    "stores/backfill": store_actions.backfill_orders,
+    "stores/orders": store_actions.count_orders,
     "stores/redeliver": store_actions.redeliver,
     "stores/test": store_actions.send_test,
     "targets/resume": _resume_targets,

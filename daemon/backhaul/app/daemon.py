@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from loguru import logger
 from msgspec import Struct, field
 
-from backhaul.app import cluster, requests, sockets
+from backhaul.app import cluster, requests, sockets, telemetry
 from backhaul.app import public_http as public_site
 from backhaul.app.actions import ActionContext
 from backhaul.app.cluster import OwnedStores
@@ -19,6 +19,7 @@ from backhaul.app.control_socket import SOCKET_NAME
 from backhaul.app.jobs import Jobs
 from backhaul.app.monitoring import Monitoring
 from backhaul.app.public_http import RequestLimits
+from backhaul.app.receivers import Receivers
 from backhaul.app.reload import Reloader
 from backhaul.app.schedule import Schedule
 from backhaul.app.store_actions import test_connection
@@ -57,7 +58,9 @@ if TYPE_CHECKING:
     from backhaul.app.wiring import Shop
     from backhaul.connect.host import Host
     from backhaul.core.clock import Clock
+    from backhaul.observe.otel.telemetry import Telemetry
     from backhaul.platform.client import StoreFacts
+    from backhaul.runtime.tracing import Tracer
     from backhaul.settings import Settings
     from backhaul.store import OpenStore, Store
 
@@ -97,8 +100,7 @@ class Daemon:
         self._supervisor = supervisor or ServiceManager({}, 0)
         self._clock = environment.clock
         self._chance = environment.chance
-        self._http = environment.transport
-        self._open = environment.open
+        self._environment = environment
         self._stopping = asyncio.Event()
         self._reloading = Loop(self._clock, at_start=False)
         self._facts: dict[str, StoreFacts] = {}
@@ -110,8 +112,10 @@ class Daemon:
         self._signals = SharedSignals()
         self._matcher = Matcher(self._clock, settings.connect.match_wait)
         self._schedule = Schedule(self._clock, self._chance)
+        self._telemetry: Telemetry | None = None
         self._started_at = to_text(self._clock.now())
         self.metrics = Metrics()
+        self._receivers = Receivers(settings, self._clock, self.metrics, self._stopping)
         self.ready = asyncio.Event()
         self.public_url = ""
         self.admin_url = ""
@@ -130,6 +134,10 @@ class Daemon:
             shop.reconciler.request_poll()
 
     @property
+    def _tracer(self) -> Tracer | None:
+        return None if self._telemetry is None else self._telemetry.tracer
+
+    @property
     def stopping(self) -> bool:
         """Whether `stop` was called."""
         return self._stopping.is_set()
@@ -138,13 +146,14 @@ class Daemon:
         """Run until stopped. Raises Fatal when it cannot start."""
         settings = self._settings
         with sole_writer(settings.state_dir), contextlib.ExitStack() as bound:
+            await self._receivers.end_orphans()
             public, admin = self._bind(bound)
             self.public_url = "" if public is None else sockets.url_of(public)
             self.admin_url = sockets.url_of(admin)
-            async with self._opened() as store:
-                self._receiving = build_receiving(
-                    settings, store, self._clock, self.metrics, self._hide
-                )
+            exporting = telemetry.exporting(settings.telemetry, self.metrics)
+            async with exporting as self._telemetry, self._opened() as store:
+                given = settings, store, self._clock, self.metrics, self._hide
+                self._receiving = build_receiving(*given, self._tracer)
                 if (forwarder := self._receiving.forwarder) is not None:
                     self._routes = ConnectorRoutes(forwarder.forward)
                 async with cluster.receiving(self._receiving):
@@ -163,9 +172,8 @@ class Daemon:
                 public.close()
             public = None
         elif public is None:
-            public = sockets.bind_tcp(
-                settings.public.host, settings.public.port, "public"
-            )
+            given = settings.public
+            public = sockets.bind_tcp(given.host, given.port, "public")
         if public is not None:
             bound.enter_context(contextlib.closing(public))
         admin = handed.get("admin") or sockets.bind_tcp(
@@ -176,8 +184,7 @@ class Daemon:
     def _serves_public(self) -> bool:
         """Return whether webhooks, or requests for connections, may arrive here."""
         settings, roles = self._settings, self._settings.cluster.roles
-        names = settings.enabled_connectors
-        running = {name: settings.connectors[name] for name in names}
+        running = {n: settings.connectors[n] for n in settings.enabled_connectors}
         return "receiver" in roles or ("worker" in roles and registry.listens(running))
 
     def _public_routes(self) -> list[web.RouteDef]:
@@ -189,7 +196,7 @@ class Daemon:
     async def _opened(self) -> AsyncIterator[Store]:
         settings, notify = self._settings, self._supervisor.busy
         member = cluster.joining(settings, self.public_url, self.admin_url)
-        store = self._open(settings.place, self._clock, notify, member)
+        store = self._environment.open(settings.place, self._clock, notify, member)
         store.start()
         try:
             async with cluster.kept(store.ownership):
@@ -213,6 +220,7 @@ class Daemon:
         receiving = self._receiving
         await load_secrets(self._settings, receiving.signers, receiving.keyrings)
         receiving.arrived.connect(fold_worker.wake)
+        await self._receivers.move_left(store.inbox)
         self._connect_signals()
         stores = self._stores = self._owned_stores(store, fold_worker)
         self._shops = stores.shops
@@ -260,6 +268,7 @@ class Daemon:
             self._facts,
             self._signals,
             self.metrics,
+            self._tracer,
         )
         self._monitoring = Monitoring(
             self._settings,
@@ -277,7 +286,9 @@ class Daemon:
         )
         keep, folder = settings.jobs.backup.keep, settings.backup_folder
         plan = BackupPlan(settings.place, folder, keep)
-        self._backer = BackupWorker(plan, self._clock, jobs.reporter("backup"))
+        self._backer = BackupWorker(
+            plan, self._clock, jobs.reporter("backup"), self._receivers.move_all
+        )
         self._indexer = Indexer(store.search, self._clock)
         self._waiting = UnmatchedRetry(
             store.records, self._matcher, self._clock, self._signals
@@ -293,7 +304,7 @@ class Daemon:
             self._receiving.signers,
             self._receiving.keyrings,
             self._hide,
-            self._http,
+            self._environment.transport,
         )
         process = ProcessParts(
             self._settings,
@@ -307,6 +318,7 @@ class Daemon:
             self._matcher,
             self._waiting.wake,
             self._routes,
+            self._tracer,
         )
         return OwnedStores(
             store.ownership,
@@ -342,11 +354,7 @@ class Daemon:
         runtimes = self._stores.runtimes if self._stores is not None else {}
         return [host for runtime in runtimes.values() for host in runtime.hosts]
 
-    async def _ask_connector(self, name: str) -> dict[str, int]:
-        return await poll_now(self._hosts, name)
-
     def _wake_records(self, store: str) -> None:
-        """Wake what works on new records of a store."""
         if (shop := self._shops.get(store)) is not None:
             shop.sender.context.signals.records_accepted.emit()
 
@@ -375,10 +383,11 @@ class Daemon:
             self._signals,
             ShopsView(self._shops, lambda shop: shop.sender.dialect),
             self._jobs,
-            self._ask_connector,
-            Submissions(store.records, self._matcher, self._wake_records),
+            lambda name: poll_now(self._hosts, name),
+            Submissions(store.records, self._matcher, self._wake_records, self._tracer),
             ShopsView(self._shops, lambda shop: shop.subscription),
             partial(test_connection, self._settings),
+            ShopsView(self._shops, lambda shop: shop.reconciler.orders),
         )
         assert self._stores is not None  # noqa: S101 - it is built before
         parts = given, self._shops, self._stores.using, self._monitoring
@@ -399,6 +408,8 @@ class Daemon:
         loops += [self._run_on_database, self._receiving.signers.run]
         loops += [self._schedule.watch, partial(self._reloading.run, reloader.run)]
         loops += [store.watch, *self._monitoring.loops(), *serving]
+        families = self._monitoring.metric_families
+        loops += telemetry.loops(self._telemetry, families, self._clock)
         loops += [
             partial(cluster.watch_durability, self._settings, self._clock),
             partial(store.ownership.watch_arrivals, fold_worker.wake),
@@ -436,6 +447,7 @@ class Daemon:
         path = self._settings.state_dir / SOCKET_NAME
         arrivals = RequestLimits.of(limits, self._receiving.answers.add_at)
         routes = self._public_routes()
+        public = self._receivers.take_public_socket(public)
         public_app = public_site.build(routes, limits.max_body_bytes, arrivals)
         admin_app, own_app = applications
         self.served = {"public": public_app, "admin": admin_app, "control": own_app}
@@ -447,7 +459,8 @@ class Daemon:
             (listen(own_app), sockets.bind_unix(path)),
         ]
         try:
-            async with sockets.serving(served):
+            receiving = self._receivers.running(self._receiving)
+            async with sockets.serving(served), receiving:
                 yield
         finally:
             path.unlink(missing_ok=True)
@@ -461,6 +474,7 @@ class Daemon:
             "dry_run": self._settings.dry_run_connections,
             "refused": self._receiving.answers.refused(),
             "spooled": self._receiving.spooled,
+            "receivers": self._receivers.state(),
         }
 
     async def _status(self) -> dict[str, Any]:

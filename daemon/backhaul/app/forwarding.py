@@ -63,15 +63,7 @@ class Forwarder:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Keep connections to the other daemons meanwhile."""
-        limits = aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_SECONDS, sock_read=ANSWER_SECONDS
-        )
-        async with aiohttp.ClientSession(
-            timeout=limits,
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
-        ) as self._session:
+        async with client() as self._session:
             yield
         self._session = None
 
@@ -91,7 +83,7 @@ class Forwarder:
         if owner is None or self._session is None:
             return _later("no daemon runs this connection now; send it again")
         try:
-            answer = await self._send(self._session, owner, request)
+            answer = await send(self._session, owner, request)
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             self._known.pop(store, None)
             logger.bind(action="connector.forward_failed", store=store).warning(
@@ -103,7 +95,7 @@ class Forwarder:
             )
             return _later("the daemon that runs this connection did not answer")
         async with answer:
-            return await _relay(answer, request)
+            return await relay(answer, request)
 
     async def _owner(self, store: str) -> str | None:
         until, owner = self._known.get(store, (0.0, None))
@@ -115,20 +107,38 @@ class Forwarder:
         self._known[store] = monotonic() + KNOWN_SECONDS, owner
         return owner
 
-    async def _send(
-        self, session: aiohttp.ClientSession, owner: str, request: web.Request
-    ) -> aiohttp.ClientResponse:
-        """Send the request; return the answer once its headers are there."""
-        return await session.request(
-            request.method,
-            URL(f"{owner}{request.raw_path}", encoded=True),
-            data=await request.read(),
-            headers=_asked(request),
-            allow_redirects=False,
-        )
+
+def client(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
+    """Return a client that passes requests and answers on unchanged."""
+    limits = aiohttp.ClientTimeout(
+        total=None, sock_connect=CONNECT_SECONDS, sock_read=ANSWER_SECONDS
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=limits,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+    )
 
 
-async def _relay(
+async def send(
+    session: aiohttp.ClientSession, base: str, request: web.Request
+) -> aiohttp.ClientResponse:
+    """Send a request to the server at `base`; return its answer with the headers.
+
+    Raises aiohttp.ClientConnectionError and TimeoutError.
+    """
+    return await session.request(
+        request.method,
+        URL(f"{base}{request.rel_url.raw_path_qs}", encoded=True),
+        data=await request.read(),
+        headers=_asked(request),
+        allow_redirects=False,
+    )
+
+
+async def relay(
     answer: aiohttp.ClientResponse, request: web.Request
 ) -> web.StreamResponse:
     """Pass on the owner's answer; break off where it breaks off."""
@@ -160,6 +170,7 @@ def _passed_on(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
 
 
 def _asked(request: web.Request) -> CIMultiDict[str]:
+    """Return the headers of a request that is passed on, with its client's address."""
     headers = _passed_on(request.headers)
     headers.popall("Content-Length", None)  # the client counts the body itself
     client = [*headers.popall("X-Forwarded-For", ()), request.remote or "unknown"]

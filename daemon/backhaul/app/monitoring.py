@@ -39,6 +39,8 @@ from backhaul.store.ownership import DATABASE
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
+    from prometheus_client.core import Metric
+
     from backhaul.alerting.problem import Problem
     from backhaul.app.actions import Action
     from backhaul.app.schedule import Schedule
@@ -169,9 +171,17 @@ class Monitoring:
         return {"rates": self._sampler.rates(), "mirrored": self._sampler.mirrored}
 
     async def metrics_text(self) -> bytes:
-        """Return the metrics in the text format of Prometheus.
+        """Return the metrics in the text format of Prometheus."""
+        return self._metrics.render(await self._all_gauges())
 
-        One daemon adds those of the database; they are missing while it cannot be read.
+    async def metric_families(self) -> list[Metric]:
+        """Return the same metrics as values, for an export."""
+        return self._metrics.families(await self._all_gauges())
+
+    async def _all_gauges(self) -> list[GaugeValue]:
+        """Return the gauges of this daemon; one daemon adds those of the database.
+
+        Those of the database are missing while it cannot be read.
         """
         live = readings(await self._own_status(), self._heartbeat.last_beat)
         ownership = self._store.ownership
@@ -181,7 +191,7 @@ class Monitoring:
                 live += await self._stored_gauges()
         except Busy as error:  # what this process knows is most wanted then
             logger.bind(action="metrics.incomplete").warning("{}", error)
-        return self._metrics.render(live)
+        return live
 
     async def _stored_gauges(self) -> list[GaugeValue]:
         return [

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -116,6 +117,17 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
+class Limits(Struct, frozen=True):
+    """The limits of the public listener; the settings themselves take 20 MB to load."""
+
+    request_seconds: float
+    slow_per_address: int
+    max_waiting_bytes: int
+    max_body_bytes: int
+    max_connections: int
+    trusted_proxies: tuple[str, ...]
+
+
 class RequestLimits:
     """Limits the time, the number and the total size of requests.
 
@@ -149,7 +161,7 @@ class RequestLimits:
 
     @classmethod
     def of(
-        cls, settings: Public, refused: Callable[[str, str], object]
+        cls, settings: Public | Limits, refused: Callable[[str, str], object]
     ) -> RequestLimits:
         """Return the limits that the settings of the public port state."""
         return cls(

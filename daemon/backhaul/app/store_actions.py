@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from backhaul.connect import registry
-from backhaul.connect.health import ConnectorFailed, guarded, read_notices
+from backhaul.connect.health import ConnectorFailed, guarded, read_findings
+from backhaul.core.clock import normalize, to_text
 from backhaul.errors import BackhaulError
 from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.store.operations import AuditEntry
@@ -13,12 +14,15 @@ from backhaul.store.operations import AuditEntry
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from backhaul.core.clock import Clock
     from backhaul.settings import Settings
     from backhaul.store import Store
 
+T = TypeVar("T")
 
+NOT_SINCE = "write a day, such as 2026-03-01, or a time, such as 2026-03-01T12:00Z"
 Check: TypeAlias = "Callable[[str], Awaitable[list[str]]]"
-"""Tests the connection with a name, and returns its notices."""
+"""Tests the connection with a name; returns what was found, and its notices."""
 
 
 class Subscription(Protocol):
@@ -27,6 +31,14 @@ class Subscription(Protocol):
     async def send_test(self) -> None: ...
 
     async def redeliver(self, delivery: str) -> None: ...
+
+
+class OrderBackfill(Protocol):
+    """Reads orders since a time: backhaul.sync.order_backfill has it."""
+
+    async def count(self, since: str) -> int | None: ...
+
+    async def request(self, since: str) -> None: ...
 
 
 class StoreContext(Protocol):
@@ -38,6 +50,10 @@ class StoreContext(Protocol):
     def subscriptions(self) -> Mapping[str, Subscription]: ...
     @property
     def check_connector(self) -> Check: ...
+    @property
+    def order_backfills(self) -> Mapping[str, OrderBackfill]: ...
+    @property
+    def clock(self) -> Clock: ...
 
 
 async def send_test(parts: StoreContext, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,6 +76,44 @@ async def redeliver(parts: StoreContext, asked: Mapping[str, Any]) -> dict[str, 
     return {"store": name, "delivery": delivery}
 
 
+async def count_orders(parts: StoreContext, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how many orders of `store` a backfill `since` a time reads."""
+    name, since = asked["store"], _since_of(parts, asked["since"])
+    number = await _ask(name, _backfill_of(parts, name).count(since))
+    return {"store": name, "since": since, "orders": number}
+
+
+async def backfill_orders(
+    parts: StoreContext, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Read the orders of `store` `since` a time for `who`."""
+    name, since = asked["store"], _since_of(parts, asked["since"])
+    backfill = _backfill_of(parts, name)
+    entry = AuditEntry(asked["who"], "stores backfill", f"{name}: orders since {since}")
+    await parts.store.users.record_action(entry)
+    await backfill.request(since)
+    return {"store": name, "since": since}
+
+
+def _since_of(parts: StoreContext, text: str) -> str:
+    try:
+        since = normalize(text)
+    except ValueError:
+        raise BackhaulError(f"since cannot be {text[:40]!r}; {NOT_SINCE}") from None
+    if since > to_text(parts.clock.now()):
+        raise BackhaulError(f"since {text} is in the future; choose a day in the past")
+    return since
+
+
+def _backfill_of(parts: StoreContext, store: str) -> OrderBackfill:
+    found = parts.order_backfills.get(store)
+    if found is None:
+        raise BackhaulError(
+            f"no daemon reads store {store}; start one with: backhaul run"
+        )
+    return found
+
+
 async def check_connector(
     parts: StoreContext, asked: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -78,12 +132,15 @@ async def cannot_check(name: str) -> list[str]:
 
 
 async def test_connection(settings: Settings, name: str) -> list[str]:
-    """Test a connection as configured; return its notices. Raises BackhaulError."""
+    """Test a connection as configured; return what was found, and its notices.
+
+    Raises BackhaulError.
+    """
     own = settings.connectors[name]
     connector = registry.build(name, own.type, own.options)
     try:
         await guarded(connector.check())
-        return read_notices(connector)
+        return read_findings(connector)
     except ConnectorFailed as error:
         raise BackhaulError(f"{name}: {error}") from None
 
@@ -98,9 +155,9 @@ def _subscription_of(parts: StoreContext, store: str) -> Subscription:
     return found
 
 
-async def _ask(store: str, request: Awaitable[object]) -> None:
+async def _ask(store: str, request: Awaitable[T]) -> T:
     try:
-        await request
+        return await request
     except (NotSent, OutcomeUnknown) as error:
         raise BackhaulError(
             f"the platform of store {store} did not answer: {error}; try again"

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from backhaul.observe.metrics import Metrics
     from backhaul.platform.client import StoreFacts
     from backhaul.runtime.signals import SharedSignals
+    from backhaul.runtime.tracing import Tracer
     from backhaul.settings import Settings
 
 T = TypeVar("T")
@@ -60,6 +61,7 @@ class ProcessParts(Struct, frozen=True):
     matcher: Matcher
     retry_unmatched: Callable[[], None]
     routes: ConnectorRoutes
+    tracer: Tracer | None = None
 
 
 class StoreRuntime:
@@ -88,6 +90,7 @@ class StoreRuntime:
             process.clock,
             process.chance,
             self.shop.sender.context.signals.delivery_ended.emit,
+            process.tracer,
         )
         self._connected = ExitStack()
 
@@ -99,7 +102,13 @@ class StoreRuntime:
         report = partial(process.jobs.report, self.name)
         lease = self._store.ownership.lease
         return StoreContext(
-            self.name, process.clock, process.chance, signals, report, lease
+            self.name,
+            process.clock,
+            process.chance,
+            signals,
+            report,
+            lease,
+            process.tracer,
         )
 
     def _count(self, signals: StoreSignals) -> None:

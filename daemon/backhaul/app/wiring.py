@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from backhaul.platform.decoding import Tracking
     from backhaul.platform.store_credentials import Keyring
     from backhaul.runtime.signals import StoreContext
+    from backhaul.runtime.tracing import Tracer
     from backhaul.settings import Settings
     from backhaul.store import Store
     from backhaul.store.inbox import Inbox
@@ -251,6 +252,7 @@ def build_receiving(
     clock: Clock,
     metrics: Metrics,
     hide: Callable[[Iterable[str]], None],
+    tracer: Tracer | None = None,
 ) -> Receiving:
     """Build what receives webhooks, on an owner and on a standby."""
     verified = metrics.counter("webhook_verify_total")
@@ -260,7 +262,7 @@ def build_receiving(
     arrived = Signal[[]]()
     spool = _spooling(settings, store.inbox, clock)
     inbox = store.inbox if spool is None else spool
-    receiver = Receiver(inbox, clock, signers, arrived.emit, answers)
+    receiver = Receiver(inbox, clock, signers, arrived.emit, answers, tracer)
     rings = build_keyrings(settings, store, hide)
     watch = forwarder = None
     if settings.database.is_server:

@@ -3,6 +3,7 @@
 from backhaul.settings.connections import Connector, Fields, Store
 from backhaul.settings.infrastructure import Database
 from backhaul.settings.jobs import Job, Jobs, PushJob, Scheduled
+from backhaul.settings.listeners import Admin, Public
 from backhaul.settings.loader import (
     bare_environment,
     configuration_file,
@@ -10,10 +11,8 @@ from backhaul.settings.loader import (
     load_settings,
 )
 from backhaul.settings.schema import (
-    Admin,
     Connect,
     Log,
-    Public,
     Push,
     Reconcile,
     Settings,

@@ -27,6 +27,7 @@ from backhaul.settings.values import (
     check_base_url,
     parse_duration,
 )
+from backhaul_sdk.extras import require_extra
 
 SHORTEST_TTL, LONGEST_TTL = 1.0, 60.0
 Role = Literal["receiver", "worker", "admin"]
@@ -324,6 +325,8 @@ class AlertSettings(Section):
                 "mail_to is set, but mail_from is missing; set mail_from to the"
                 " sender's address"
             )
+        if self.mail_to:
+            require_extra("mail", user="mail_to")
         if (self.smtp_user is None) != (self.smtp_password is None):
             raise ValueError(
                 "only one of smtp_user and smtp_password is set; set both or neither"

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from backhaul.errors import ConfigurationError, Finding
 from backhaul.settings.connections import Connector
-from backhaul.settings.schema import Admin, Public, Settings
+from backhaul.settings.listeners import Admin, Public
+from backhaul.settings.schema import Settings
 from backhaul.settings.secret_files import (
     CREDENTIALS_VARIABLE,
     SecretOptions,
@@ -32,6 +33,7 @@ from backhaul.settings.sources import (
     secret_names,
     section_at,
     take_database_url,
+    take_otel_variables,
 )
 from backhaul.settings.values import NAME_PATTERN
 
@@ -238,6 +240,7 @@ def _layers(
         read_named_files(layer, secrets)
     layers = [environment, credentials_layer(environ, secrets), given[1]]
     take_database_url(environ, layers)
+    take_otel_variables(environ, layers)
     return layers
 
 

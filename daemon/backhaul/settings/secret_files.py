@@ -14,6 +14,7 @@ from backhaul.errors import Finding
 from backhaul.settings.connections import Store
 from backhaul.settings.infrastructure import AlertSettings, Cluster, Database, Oidc
 from backhaul.settings.sources import Layer, file_layer, is_list, leaf_at, secret_names
+from backhaul.settings.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ SecretOptions: TypeAlias = "Callable[[str], Collection[str]]"
 
 FORBIDDEN_BITS = stat.S_IRWXG | stat.S_IRWXO
 CREDENTIALS_VARIABLE = "CREDENTIALS_DIRECTORY"
+SHORTEST_HEADER_KEY = 8
 
 
 class SecretFileError(Exception):
@@ -47,6 +49,7 @@ def secret_paths(
     paths += (("database", each) for each in secret_names(Database))
     paths += (("cluster", each) for each in secret_names(Cluster))
     paths += (("admin", "oidc", each) for each in secret_names(Oidc))
+    paths += (("telemetry", each) for each in secret_names(Telemetry))
     for name in names_of(layers, "stores"):
         paths += (("stores", name, secret) for secret in secret_names(Store))
     for name in names_of(layers, "connectors"):
@@ -206,9 +209,12 @@ def secret_values(settings: Settings) -> list[str]:
     """Return every secret of the configuration, so that the log can redact them."""
     tables = [dict(store) for store in settings.stores.values()]
     tables += (dict(settings.alerts), dict(settings.cluster))
-    tables.append(dict(settings.admin.oidc))
+    tables += (dict(settings.admin.oidc), dict(settings.telemetry))
     tables += (connector.options for connector in settings.connectors.values())
-    return sorted({*_revealed(tables), *_of_database(settings.place)})
+    headers = settings.telemetry.sent_headers.values()
+    # A shorter value is a name, such as that of a tenant, and no key.
+    keys = (value for value in headers if len(value) >= SHORTEST_HEADER_KEY)
+    return sorted({*_revealed(tables), *_of_database(settings.place), *keys})
 
 
 def _of_database(place: Path | str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, SecretStr
 from backhaul.errors import ConfigurationError, Finding
 from backhaul.settings.schema import Settings
 from backhaul.settings.values import POSTGRES_PREFIXES
+from backhaul_sdk.extras import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -93,6 +94,15 @@ PREFIX = Settings.model_config["env_prefix"]
 DELIMITER = Settings.model_config["env_nested_delimiter"] or ""
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"
 DATABASE_VARIABLE = "DATABASE_URL"
+OTEL_VARIABLES: dict[str, KeyPath] = {
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ("telemetry", "otlp_endpoint"),
+    "OTEL_EXPORTER_OTLP_HEADERS": ("telemetry", "headers"),
+    "OTEL_SERVICE_NAME": ("telemetry", "service_name"),
+    "OTEL_RESOURCE_ATTRIBUTES": ("telemetry", "resource_attributes"),
+}
+"""The standard variables of OpenTelemetry that are settings here, the address first."""
+OTEL_DISABLED = "OTEL_SDK_DISABLED"
+OTEL_SIGNALS: tuple[KeyPath, ...] = (("telemetry", "traces"), ("telemetry", "metrics"))
 SECRET_VARIABLE = f"{PREFIX}WEBHOOK_SECRET"
 """Secret with which `replay --to` and `trigger` sign; not a setting."""
 _TOML_PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)")
@@ -164,9 +174,33 @@ def take_database_url(environ: Mapping[str, str], layers: Sequence[Layer]) -> No
     """
     path = ("database", "url")
     url = environ.get(DATABASE_VARIABLE, "")
-    is_given = any(layer.depth(path) == len(path) for layer in layers)
-    if url.startswith(POSTGRES_PREFIXES) and not is_given:
+    if url.startswith(POSTGRES_PREFIXES) and not _is_given(path, layers):
         layers[0].put(path, url, DATABASE_VARIABLE)
+
+
+def take_otel_variables(environ: Mapping[str, str], layers: Sequence[Layer]) -> None:
+    """Add the standard variables of OpenTelemetry to the first layer.
+
+    Any layer that gives a setting outweighs its variable. `OTEL_SDK_DISABLED=true`
+    turns telemetry off, as it does in every program with OpenTelemetry. Anyone who sets
+    the variables for all programs of a machine need not mean this one: without the
+    packages, or without an endpoint, they change nothing.
+    """
+    if environ.get(OTEL_DISABLED, "").strip().lower() == "true":
+        for path in OTEL_SIGNALS:
+            layers[0].put(path, "false", OTEL_DISABLED)
+        return
+    if not any(map(environ.get, OTEL_VARIABLES)) or missing_extra("otel"):
+        return
+    for name, path in OTEL_VARIABLES.items():
+        if environ.get(name) and not _is_given(path, layers):
+            layers[0].put(path, _typed(path, environ[name]), name)
+        if not _is_given(("telemetry", "otlp_endpoint"), layers):
+            return
+
+
+def _is_given(path: KeyPath, layers: Sequence[Layer]) -> bool:
+    return any(layer.depth(path) == len(path) for layer in layers)
 
 
 def _rename_old_keys(layer: Layer) -> None:

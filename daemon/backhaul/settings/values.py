@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import time
-from importlib.util import find_spec
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -20,6 +19,7 @@ from pydantic import (
 )
 
 from backhaul.core.quiet_hours import Span, within
+from backhaul_sdk.extras import require_extra
 
 UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -142,7 +142,7 @@ def check_database_url(value: SecretStr) -> SecretStr:
     text = value.get_secret_value()
     if text.startswith(POSTGRES_PREFIXES):
         check_postgres_url(text)
-        check_driver()
+        require_extra("postgres")
     elif text and not text.startswith(DATABASE_PREFIX):
         raise ValueError(
             f'must begin with "{DATABASE_PREFIX}" and name a file, or with'
@@ -172,15 +172,6 @@ def check_postgres_url(text: str) -> None:
         )
     if not url.path.strip("/"):
         raise ValueError('must end with the name of a database, such as ".../backhaul"')
-
-
-def check_driver() -> None:
-    """Raise ValueError if the driver of PostgreSQL, an extra, is not installed."""
-    if find_spec("psycopg") is None:
-        raise ValueError(
-            "needs the package psycopg, which is not installed; install it with: pip"
-            " install 'backhaul[postgres]'"
-        )
 
 
 def without_password(url: str) -> str:
@@ -238,11 +229,20 @@ def check_network(value: str) -> str:
     return value
 
 
-Duration: TypeAlias = Annotated[float, BeforeValidator(parse_duration)]
+_WrittenDuration = Annotated[str, Field(pattern=f"^{_DURATION.pattern}$")]
+Duration: TypeAlias = Annotated[
+    float, BeforeValidator(parse_duration, json_schema_input_type=_WrittenDuration)
+]
 """Seconds, written with a unit, such as "5s"."""
-Delays: TypeAlias = Annotated[tuple[float, ...], BeforeValidator(parse_delays)]
+Delays: TypeAlias = Annotated[
+    tuple[float, ...],
+    BeforeValidator(parse_delays, json_schema_input_type=list[_WrittenDuration]),
+]
 """Seconds after an event, in increasing order."""
-Quiet: TypeAlias = Annotated[tuple[Span, ...], BeforeValidator(parse_quiet)]
+Quiet: TypeAlias = Annotated[
+    tuple[Span, ...],
+    BeforeValidator(parse_quiet, json_schema_input_type=str | list[str]),
+]
 """Time spans of the local day."""
 Count: TypeAlias = Annotated[int, BeforeValidator(refuse_boolean), Field(ge=1)]
 Port: TypeAlias = Annotated[int, BeforeValidator(refuse_boolean), Field(ge=0, le=65535)]

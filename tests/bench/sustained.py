@@ -1,0 +1,177 @@
+"""Rows `sustained` and `storm-of-changes`: a whole daemon that keeps up with a load.
+
+Server and load share all cores. The load pauses while the fold is late, so the figures
+are what the daemon receives and folds for as long as one likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sqlite3
+import tempfile
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import uvloop
+from msgspec import Struct
+
+from bench import load, machine, orders, servers
+from bench.daemon import Daemon
+from bench.load import Gate, Loaded
+from bench.results import CountsDisagreeError, Rounds, agree
+from bench.serving import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bench.results import Scale
+
+SHAPES = (0, 1, 2)
+"""The numbers of receiver processes."""
+LATE_SECONDS = 0.5
+"""The load pauses while the fold is as late as that."""
+LOOK_SECONDS = 0.02
+STALL_SECONDS = 60
+LONGER = 5
+"""How many times as long as a server of other rows each is loaded."""
+CHANGED = 10_000
+"""How many orders change again and again."""
+_FOLDED = "SELECT coalesce((SELECT value FROM kv WHERE name = 'fold_cursor'), 0)"
+_LAG = """
+    SELECT max(julianday(folded_at) - julianday(received_at)) * 86400, count(*)
+    FROM events WHERE source = 'delivery'
+"""
+_OUTCOMES = "SELECT state, count(*) FROM event_outcomes GROUP BY state"
+
+
+class _Kept(Struct):
+    """What a daemon did with one load: events a second, and seconds."""
+
+    per_second: float
+    lag: float
+    p99_ms: float
+    processor_ms: float
+
+
+def sustained(scale: Scale) -> Rounds:
+    """Receive and fold new orders, without and with receiver processes."""
+    rounds = Rounds()
+    for _ in range(scale.rounds):
+        with _folder(scale) as folder:
+            bare = _bare(scale, folder / "bare.db")
+            rounds.add("bare", "requests/s", bare)
+            for number in SHAPES:
+                kept = _load(scale, folder / f"{number}", number, _new_orders())
+                name = f"receivers = {number}"
+                rounds.add(f"{name}, ratio to bare", "x", kept.per_second / bare)
+                rounds.add(f"{name}, folded", "events/s", kept.per_second)
+                rounds.add(f"{name}, longest from arrival to fold", "s", kept.lag)
+                rounds.add(f"{name}, p99", "ms", kept.p99_ms)
+                rounds.add(f"{name}, processor time", "ms/event", kept.processor_ms)
+            again = _bare(scale, folder / "again.db")
+            rounds.add("control, bare to bare", "x", again / bare)
+    return rounds
+
+
+def storm_of_changes(scale: Scale) -> Rounds:
+    """Receive and fold changes of the same orders all the time, beside new orders."""
+    rounds = Rounds()
+    for _ in range(scale.rounds):
+        with _folder(scale) as folder:
+            for number in SHAPES:
+                name = f"receivers = {number}"
+                new = _load(scale, folder / f"new{number}", number, _new_orders())
+                same = _load(scale, folder / f"same{number}", number, _changes())
+                ratio = same.per_second / new.per_second
+                rounds.add(f"{name}, ratio to new orders", "x", ratio)
+                rounds.add(f"{name}, folded", "events/s", same.per_second)
+                rounds.add(f"{name}, longest from arrival to fold", "s", same.lag)
+    return rounds
+
+
+@contextmanager
+def _folder(scale: Scale) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=scale.directory) as name:
+        yield Path(name)
+
+
+def _new_orders() -> Iterator[bytes]:
+    return map(orders.request, orders.bodies(10**9))
+
+
+def _changes() -> Iterator[bytes]:
+    """Yield changes without end; each order's versions follow one another."""
+    for version in itertools.count(2):
+        yield from map(orders.request, orders.versions(CHANGED, version))
+
+
+def _bare(scale: Scale, database: Path) -> float:
+    """Return how many requests a second a handler answers that stores nothing."""
+    with servers.serving(Kind.BARE, database, machine.all_cores) as (port, _):
+        requests = load.until(perf_counter() + scale.seconds, _new_orders())
+        return load.send(port, requests, scale.connections).per_second
+
+
+def _load(scale: Scale, folder: Path, number: int, requests: Iterator[bytes]) -> _Kept:
+    """Load a new daemon, wait until all is folded, and hold it to its database."""
+    daemon = Daemon(folder, receivers=number)
+    _, pid = daemon.start(on_all_cores=True)
+    seconds = scale.seconds * LONGER
+    began, processor = perf_counter(), partial(machine.family_seconds, pid)
+    used = processor()
+    requests = load.until(began + seconds, requests)
+    work = _paced(daemon, requests, scale.connections)
+    loaded, elapsed = uvloop.run(work)
+    used = processor() - used
+    daemon.stop()
+    events = loaded.statuses[200]
+    agree("answers", {200: len(loaded.latencies)}, dict(loaded.statuses))
+    with closing(sqlite3.connect(daemon.database)) as connection:
+        lag, stored = connection.execute(_LAG).fetchone()
+        outcomes = dict(connection.execute(_OUTCOMES))
+    agree("webhooks in the database", events, stored)
+    agree("webhooks folded", {"folded": events}, outcomes)
+    p99, each = loaded.percentile_ms(0.99), 1_000 * used / events
+    return _Kept(events / elapsed, lag, p99, each)
+
+
+async def _paced(
+    daemon: Daemon, requests: Iterator[bytes], connections: int
+) -> tuple[Loaded, float]:
+    """Send while the fold keeps up; return when all is folded, after how long."""
+    gate, began = Gate(), perf_counter()
+    sent = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal sent
+        for request in requests:
+            sent += 1
+            yield request
+
+    with closing(sqlite3.connect(daemon.database)) as connection:
+        folded = partial(_folded, connection)
+        work = load.send_through(gate, daemon.public_port, counted(), connections)
+        sending = asyncio.create_task(work)
+        while not sending.done():
+            behind, rate = sent - folded(), folded() / (perf_counter() - began)
+            gate.turn(is_open=behind <= max(rate * LATE_SECONDS, connections))
+            await asyncio.sleep(LOOK_SECONDS)
+        await _until(lambda: folded() >= sent)
+        return await sending, perf_counter() - began
+
+
+def _folded(connection: sqlite3.Connection) -> int:
+    """Return how many events are folded: their ids begin at 1 and have no gap."""
+    return int(connection.execute(_FOLDED).fetchone()[0])
+
+
+async def _until(is_done: Callable[[], bool]) -> None:
+    began = perf_counter()
+    while not is_done():
+        if perf_counter() > began + STALL_SECONDS:
+            raise CountsDisagreeError("not every event was folded")
+        await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,91 @@
+"""A real NATS server with JetStream: started, killed and started again on its port."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nats.aio.client import Client
+
+from scenes.loop_guard import on_purpose
+from scenes.mosquitto import free_port, listens
+from scenes.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from nats.js import JetStreamContext
+
+USER, PASSWORD = "backhaul", "correct-horse-battery"
+ACCESS = f"""
+authorization {{ users: [
+  {{ user: "{USER}", password: "{PASSWORD}" }}
+  {{ user: "guest", password: "{PASSWORD}", permissions: {{
+    publish: [ "$JS.API.CONSUMER.INFO.>" ], subscribe: [ "_INBOX.>" ]
+  }} }}
+] }}
+"""
+
+
+@dataclass(slots=True)
+class NatsServer:
+    """The server of one folder and port; `settings` are lines of its file."""
+
+    folder: Path
+    port: int
+    settings: str = ACCESS
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        file = self.folder / "nats.conf"
+        store = json.dumps(str(self.folder / "jetstream"))
+        lines = f"listen: 127.0.0.1:{self.port}\njetstream {{ store_dir: {store} }}\n"
+        file.write_text(lines + self.settings)
+        self._spawn(file)
+        # It listens once it has read its streams.
+        await until(lambda: listens(self.port), "the NATS server listens")
+
+    @on_purpose()
+    def _spawn(self, file: Path) -> None:
+        program = Path(sys.executable).with_name("nats-server")
+        self._process = subprocess.Popen(
+            [program, "-c", file], stderr=subprocess.DEVNULL
+        )
+
+    @on_purpose()
+    def kill(self) -> None:
+        """As a power cut would: nothing is saved any more."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[JetStreamContext]:
+        """Connect as a user who may do everything."""
+        client = Client()
+        await client.connect(
+            self.url, user=USER, password=PASSWORD, allow_reconnect=False
+        )
+        try:
+            yield client.jetstream()
+        finally:
+            await client.close()
+
+
+@asynccontextmanager
+async def nats_server(folder: Path) -> AsyncIterator[NatsServer]:
+    server = NatsServer(folder, free_port())
+    await server.start()
+    try:
+        yield server
+    finally:
+        server.kill()

@@ -1,0 +1,61 @@
+"""An S3 server on loopback whose bucket is a folder; it can be killed and started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+from scenes.sshd import accepts, free_port
+from scenes.waiting import HANG_SECONDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET_KEY = "a-secret-key-that-must-not-show"
+
+
+@dataclass(slots=True)
+class ObjectStore:
+    """The bucket `drop` is a folder of that name in `root`."""
+
+    root: Path
+    port: int = field(default_factory=lambda: free_port())
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bucket(self) -> Path:
+        return self.root / "drop"
+
+    def settings(self, prefix: str = "in") -> dict[str, object]:
+        """Return what a connector needs to read below the prefix."""
+        return {
+            "folder": f"s3://drop/{prefix}",
+            "endpoint": f"http://127.0.0.1:{self.port}",
+            "access_key": "AKIDEXAMPLE",
+            "secret_key": SECRET_KEY,
+        }
+
+    def start(self) -> None:
+        """Return when it accepts connections."""
+        self.bucket.mkdir(exist_ok=True)
+        # -P: no folder of the project is searched for its modules.
+        program = [sys.executable, "-P", "-m", "localbucket", str(self.root)]
+        self._process = subprocess.Popen(
+            [*program, "--port", str(self.port)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        give_up = monotonic() + HANG_SECONDS
+        while not accepts(self.port):
+            if monotonic() > give_up or self._process.poll() is not None:
+                raise RuntimeError("the object store did not start")
+            sleep(0.01)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
