@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import aiohttp
@@ -37,7 +38,6 @@ from backhaul_reference.mail.transports import (
     MailLoginError,
     RedactedTokens,
     SmtpLogin,
-    SmtpTransport,
     StdoutTransport,
     Tls,
     Transport,
@@ -173,6 +173,13 @@ def transport_of(options: Options) -> Transport:
         return StdoutTransport()
     if options.smtp is None:
         return FolderTransport(Path(options.data) / "mails")
+    if find_spec("aiosmtplib") is None:
+        raise MailLoginError(
+            "--smtp needs the package aiosmtplib, which is not installed; install it"
+            " with: pip install 'backhaul[mail]'"
+        )
+    from backhaul_reference.mail.smtp_transport import SmtpTransport
+
     host, port = options.smtp
     login = login_of(options.smtp_login, os.environ)
     return SmtpTransport(host, port, _tls_for(host, options.smtp_tls, login), login)

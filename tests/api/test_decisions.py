@@ -117,7 +117,7 @@ async def test_a_job_is_paused_and_resumed(office: Office, program: Program) -> 
     assert "none" in refused["detail"]
 
 
-async def test_a_connection_is_asked_now(office: Office, program: Program) -> None:
+async def test_a_connection_is_triggered_now(office: Office, program: Program) -> None:
     done = await program.post("/connectors/courier/run")
     assert (done, office.asked) == ({"records": {"accepted": 2}}, ["courier"])
     refused = await program.post("/connectors/none/run", {}, 422)
@@ -134,6 +134,6 @@ async def test_events_are_processed_again(office: Office, program: Program) -> N
 
 
 @pytest.mark.parametrize("path", ["/deliveries/7/decision", "/commands/0000/decision"])
-async def test_what_is_unknown_cannot_be_decided(program: Program, path: str) -> None:
+async def test_an_unknown_object_cannot_be_decided(program: Program, path: str) -> None:
     verb = {"verb": "park", "reason": "a test"}
     assert (await program.post(path, verb, 404))["title"] == "Not Found"

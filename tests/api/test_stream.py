@@ -118,7 +118,7 @@ async def test_streams_end_with_the_listener(office: Office) -> None:
     assert await reader.next() is None
 
 
-async def test_a_reader_that_takes_nothing_is_left(
+async def test_a_reader_that_reads_nothing_is_disconnected(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection takes no more, so the stream ends; nobody else waits for it."""

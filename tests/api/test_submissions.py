@@ -203,7 +203,7 @@ async def test_an_unusable_body_is_refused(
         ),
     ],
 )
-async def test_what_is_no_json_is_refused(
+async def test_a_body_that_is_no_json_is_refused(
     office: Office, program: Program, sent: dict[str, Any], status: int
 ) -> None:
     headers = {"Idempotency-Key": "key-0001"} | sent.pop("headers", {})

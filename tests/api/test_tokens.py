@@ -109,7 +109,7 @@ async def test_the_last_use_is_written_once_a_minute(office: Office) -> None:
     assert await used() != first
 
 
-async def test_what_a_program_changes_has_its_name(office: Office) -> None:
+async def test_a_change_by_a_program_has_its_name(office: Office) -> None:
     token = await issue(office.store, Scope.OPERATE, "planner")
     command = await office.plan()
     body = {"verb": "park", "reason": "the address is checked"}

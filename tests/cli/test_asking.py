@@ -57,7 +57,7 @@ def ask(office: Office, *arguments: object) -> str:
     return said.out
 
 
-def test_a_query_is_a_table_or_what_programs_read(office: Office) -> None:
+def test_a_query_is_printed_as_a_table_or_for_programs(office: Office) -> None:
     sql = "SELECT number, name FROM orders WHERE number < 1003 ORDER BY number"
     expected = [(7, "#7"), (1001, "#1001"), (1002, "#1002")]
     told = ask(office, "query", sql)
@@ -112,7 +112,7 @@ def test_an_object_is_not_written_with_a_value_too_few(
          " SELECT i FROM n", "more than 20,000 rows"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_is_refused_in_words(
+def test_an_invalid_query_is_refused_in_words(
     sql: str, why: str, office: Office
 ) -> None:
     before = count(office.database, "orders")
@@ -237,7 +237,7 @@ def test_a_file_is_replaced_whole_or_stays(office: Office, tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["orders.csv"]
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with (
         pytest.raises(BackhaulError, match=r"orders.csv: cannot be written: No space"),
         query.open_output(tmp_path / "orders.csv"),
@@ -260,7 +260,9 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
         os.close(reader)
 
 
-def test_a_folder_in_the_files_place_is_told(office: Office, tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_reported(
+    office: Office, tmp_path: Path
+) -> None:
     said = in_process("export", "orders", "--out", tmp_path, config=office.config)
     assert said.code == 1
     assert f"{tmp_path}: cannot be written: Is a directory" in said.err
@@ -362,7 +364,7 @@ async def test_other_programs_read_beside_a_writer(reader: str, office: Office) 
 
 
 @pytest.mark.programs
-def test_the_program_asks_as_a_person_does(office: Office) -> None:
+def test_the_installed_program_runs_a_query(office: Office) -> None:
     said = backhaul("query", "SELECT count(*) AS n FROM orders", config=office.config)
     assert (said.code, said.err) == (0, "")
     assert "1301" in said.out

@@ -76,7 +76,7 @@ async def decide_since(office: Office, backup: Path) -> None:
         await store.job_runs.pause([("push_adjustments", "main")], deed)
 
 
-def test_what_people_decided_since_is_decided_again_as_it_says(office: Office) -> None:
+def test_decisions_lost_by_a_restore_are_repeated_as_printed(office: Office) -> None:
     backup = office.folder / "out.db"
     asyncio.run(decide_since(office, backup))
     done = in_process("restore", backup, config=office.config)
@@ -90,7 +90,7 @@ def test_what_people_decided_since_is_decided_again_as_it_says(office: Office) -
     assert paused == ["push_adjustments"]
 
 
-def test_it_is_refused_while_a_daemon_runs(office: Office) -> None:
+def test_the_command_is_refused_while_a_daemon_runs(office: Office) -> None:
     open_store(office.database, SystemClock())
     out = office.folder / "out.db"
     in_process("backup", out, config=office.config)
@@ -100,7 +100,7 @@ def test_it_is_refused_while_a_daemon_runs(office: Office) -> None:
         assert in_process("restore", out, "--drill", config=office.config).code == 0
 
 
-def test_the_steps_ahead_are_named_and_then_done(
+def test_pending_migrations_are_listed_and_then_applied(
     later: list[str], office: Office
 ) -> None:
     office.database.parent.mkdir()
@@ -123,7 +123,7 @@ def test_the_steps_ahead_are_named_and_then_done(
     ids=str,
 )
 @pytest.mark.usefixtures("later")
-def test_a_database_of_before_the_upgrade_is_told_as_one(
+def test_a_database_from_before_the_upgrade_is_reported_as_such(
     command: list[str], lacks: str, office: Office
 ) -> None:
     """It is read so from the new version's installation until its first start."""
@@ -139,7 +139,7 @@ def test_a_database_of_before_the_upgrade_is_told_as_one(
     )
 
 
-def test_a_table_that_no_step_brings_stays_a_bug(office: Office) -> None:
+def test_a_table_that_no_migration_creates_stays_a_bug(office: Office) -> None:
     office.database.parent.mkdir(0o700)
     make_lacking(office.database, "users")
     said = in_process("users", "list", config=office.config)

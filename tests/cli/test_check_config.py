@@ -72,7 +72,7 @@ def test_a_good_configuration_is_summed_up(
     ]
 
 
-def test_each_job_that_sends_is_told_its_rule(tmp_path: Path) -> None:
+def test_the_rule_of_each_job_that_sends_is_shown(tmp_path: Path) -> None:
     other = STORE.replace("main", "other")
     own = '[jobs.push_fulfillments]\ntrigger = "cron"\ncron = "0 3 1 1 *"\n'
     own += "[stores.other.jobs.push_fulfillments]\neager = true\n[push]\neager = true"
@@ -108,7 +108,7 @@ def test_the_file_in_the_working_directory_is_found(
     assert capsys.readouterr().out.startswith("ok  backhaul.toml\n")
 
 
-def test_findings_stand_one_a_line_on_stderr(
+def test_findings_are_printed_one_a_line_on_stderr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path, f"{STORE}[log]\nlevel = 3\n[publik]\n")
@@ -187,7 +187,7 @@ def test_no_mistake_hides_another(
         (f"{WITHOUT_SECRETS}[connectors.erp]\n{ERP}", 0o644, True),
     ],
 )
-def test_a_file_that_shows_its_secrets_is_told_whether_it_is_valid_or_not(
+def test_a_file_with_readable_secrets_is_reported_even_if_it_is_invalid(
     text: str,
     mode: int,
     is_told: bool,
@@ -215,7 +215,7 @@ def test_warnings_leave_the_exit_code_and_are_in_json_too(
     assert plain.startswith("stores.main.base_url is http://shop.example")
 
 
-def test_a_path_that_is_not_there_names_what_is(
+def test_a_missing_path_suggests_an_existing_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path, STORE)

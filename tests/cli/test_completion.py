@@ -17,7 +17,7 @@ import pytest
         ("backhaul doctor --tr", {"--trust-host-key"}),
     ],
 )
-def test_what_is_begun_is_completed(typed: str, completed: set[str]) -> None:
+def test_a_partial_word_is_completed(typed: str, completed: set[str]) -> None:
     words = typed.split()
     asked = {
         "_BACKHAUL_COMPLETE": "complete_bash",

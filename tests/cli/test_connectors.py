@@ -44,7 +44,7 @@ def test_the_instances_are_listed(office: Office) -> None:
     ]
 
 
-def test_one_is_checked_without_side_effects(office: Office) -> None:
+def test_a_connector_is_checked_without_side_effects(office: Office) -> None:
     assert said(office, "connectors", "check", "courier")["ok"]
     office.drop.rmdir()
     failed = in_process("connectors", "check", "courier", config=office.config)
@@ -54,7 +54,7 @@ def test_one_is_checked_without_side_effects(office: Office) -> None:
     assert "the connections are: courier, bench" in unknown.err
 
 
-def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:
+def test_a_bad_row_is_quarantined_edited_and_discarded(office: Office) -> None:
     office.put("fulfillments-1.csv", HEADER, ",DHL,L-3", "777777,DHL,L-4")
     ran = said(office, "connectors", "run", "courier")
     assert ran == {"records": {"quarantined": 1, "waiting": 1}}
@@ -80,7 +80,7 @@ def test_a_bad_row_is_run_into_mended_and_dropped(office: Office) -> None:
     assert (ran, action) == (("connectors run", "courier"), "quarantine edit")
 
 
-def test_a_row_is_dropped_for_a_reason(office: Office) -> None:
+def test_a_row_is_discarded_with_a_reason(office: Office) -> None:
     office.put("fulfillments-1.csv", HEADER, ",DHL,L-3")
     said(office, "connectors", "run", "courier")
     row = value_of(office.database, "quarantine", "id")
@@ -89,7 +89,7 @@ def test_a_row_is_dropped_for_a_reason(office: Office) -> None:
     assert said(office, "quarantine", "list") == []
 
 
-def test_what_instances_are_told_is_listed_and_settled(office: Office) -> None:
+def test_deliveries_to_connections_are_listed_and_resolved(office: Office) -> None:
     parked = {"topic": "order.placed", "state": "parked", "reason": "no answer"}
     insert_delivery(office.database, "erp", "ord_1", **parked)
     (row,) = said(office, "connectors", "deliveries")

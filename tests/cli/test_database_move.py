@@ -106,7 +106,9 @@ def test_for_a_program(server: Postgres, office: Office) -> None:
     assert back["tables"] == tables
 
 
-def test_it_is_refused_while_a_daemon_runs(server: Postgres, office: Office) -> None:
+def test_the_command_is_refused_while_a_daemon_runs(
+    server: Postgres, office: Office
+) -> None:
     with sole_writer(office.database.parent):
         said = in_process("migrate", "--to", server.empty(), config=office.config)
     assert (said.code, "stop that process, or set" in said.err) == (75, True)
@@ -151,7 +153,7 @@ def test_at_a_terminal_a_bar_names_the_table(server: Postgres, office: Office) -
     assert "━" in shown
 
 
-def test_elsewhere_nothing_is_shown_on_the_way(
+def test_no_progress_is_shown_without_a_terminal(
     server: Postgres, office: Office
 ) -> None:
     said = backhaul("migrate", "--to", server.empty(), config=office.config)

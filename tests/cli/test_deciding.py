@@ -145,7 +145,7 @@ def test_all_that_is_known_is_on_one_screen(case: Case) -> None:
     assert (found["decisions"], len(found["next"])) == ([], 4)
 
 
-def test_a_fresh_look_finds_what_a_person_did_on_the_platform(case: Case) -> None:
+def test_a_new_check_finds_a_manual_change_on_the_platform(case: Case) -> None:
     body = {"trackingCompany": "DHL", "trackingNumber": case.number}
     path = f"/orders/{case.order['id']}/fulfill"
     assert case.platform.v1("POST", path, body).status == 200
@@ -156,7 +156,7 @@ def test_a_fresh_look_finds_what_a_person_did_on_the_platform(case: Case) -> Non
     assert [look["found"] for look in case.show()["checks"]] == ["absent", "applied"]
 
 
-def test_a_person_knows_that_it_took_effect(case: Case) -> None:
+def test_an_operator_confirms_that_a_command_took_effect(case: Case) -> None:
     done = case.say("resolve", "--applied", "--reason", "the courier has it", "--json")
     assert done.json() == {"command": case.id, "state": "applied"}
     kept = (ME, "commands settle --applied", "the courier has it", "parked", "applied")
@@ -168,7 +168,7 @@ def test_a_person_knows_that_it_took_effect(case: Case) -> None:
     assert case.parcels() == []
 
 
-def test_what_is_dropped_is_rejected_and_can_be_sent_after_all(case: Case) -> None:
+def test_a_discarded_command_is_rejected_and_can_still_be_sent(case: Case) -> None:
     assert case.say("discard", "--reason", "sent by mail").code == 0
     assert case.state == "rejected"
     assert case.say("resend", "--yes", "--reason", "it was not").code == 0
@@ -181,7 +181,7 @@ def test_what_is_dropped_is_rejected_and_can_be_sent_after_all(case: Case) -> No
 
 
 @pytest.mark.parametrize(("answer", "parcels"), [(b"y\n", 1), (b"n\n", 0), (b"\n", 0)])
-def test_a_person_sees_what_is_sent_and_is_asked(
+def test_an_operator_sees_the_request_and_confirms_it(
     answer: bytes, parcels: int, case: Case
 ) -> None:
     words = ("commands", "resend", case.id, "--reason", "x")
@@ -216,7 +216,7 @@ def test_a_person_sees_what_is_sent_and_is_asked(
         (("resolve", "--applied"), "--applied needs a reason"),
     ],
 )
-def test_what_is_said_by_halves_is_a_mistake(
+def test_an_incomplete_decision_is_a_usage_error(
     words: tuple[str, ...], why: str, case: Case
 ) -> None:
     said = case.say(*words)
@@ -225,7 +225,7 @@ def test_what_is_said_by_halves_is_a_mistake(
     assert (case.state, case.audit()) == ("parked", [])
 
 
-def test_what_waits_for_a_person_is_listed_first(case: Case) -> None:
+def test_commands_that_wait_for_an_operator_are_listed_first(case: Case) -> None:
     later = Case(case.platform, case.office)
     assert later.say("discard", "--reason", "newer, yet settled").code == 0
     words = ("commands", "list", "-n", "1", "--store", "main", "--kind", "fulfill")
@@ -245,7 +245,7 @@ def test_another_body_than_the_one_that_was_shown_is_not_sent(case: Case) -> Non
     assert (case.state, case.audit()) == ("parked", [])
 
 
-def test_without_a_daemon_it_is_done_all_the_same() -> None:
+def test_a_decision_is_possible_without_a_daemon() -> None:
     with lone_office() as office:
         asyncio.run(fill(office, *orders(1)))
         held = {"instance": "", "reason": "dry run: not sent"}

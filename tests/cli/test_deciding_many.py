@@ -74,7 +74,7 @@ def test_all_that_match_are_decided_about(office: Office) -> None:
     assert states(office) == ["parked", "rejected", "parked"]
 
 
-def test_what_cannot_be_done_is_said_before(office: Office) -> None:
+def test_impossible_decisions_are_named_beforehand(office: Office) -> None:
     shown = run(office, "commands", "resolve", "--where", "state=parked")
     assert shown["changed"] == 0
     assert shown["lines"] == [

@@ -142,7 +142,7 @@ def test_a_sound_installation_has_no_complaint(office: Office) -> None:
 @pytest.mark.parametrize(
     ("plant", "what", "said", "fix"), PLANTED, ids=[p[0].__name__ for p in PLANTED]
 )
-def test_what_is_planted_is_found_with_its_fix(
+def test_each_planted_problem_is_found_with_its_fix(
     office: Office,
     platform: ReferenceProcess,
     plant: Plant,
@@ -170,7 +170,7 @@ def test_the_address_of_a_local_file_is_no_secret(office: Office) -> None:
     assert "shows no secret to others" in found["said"]
 
 
-def test_a_secret_in_the_environment_is_told(
+def test_a_secret_in_the_environment_is_reported(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BACKHAUL_STORES__MAIN__API_KEY", office.api_key)
@@ -179,7 +179,7 @@ def test_a_secret_in_the_environment_is_told(
     assert office.api_key not in json.dumps(found)
 
 
-def test_a_database_that_may_not_be_seen_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_database_is_reported(tmp_path: Path) -> None:
     """Elsewhere than in `state_dir`, whose own line says nothing of it."""
     (tmp_path / "closed").mkdir(0)
     script = "import sys; from pathlib import Path\n"
@@ -207,7 +207,7 @@ def examined(office: Office, clock: SystemClock, machine: Machine) -> list[Resul
 
 
 @pytest.mark.parametrize("wrong", ["clock", "file system", "free space", "state_dir"])
-def test_what_is_wrong_with_the_machine_is_found(office: Office, wrong: str) -> None:
+def test_problems_of_the_machine_are_found(office: Office, wrong: str) -> None:
     machines = {
         "file system": planted.on_network(office.folder),
         "free space": planted.Full(),
@@ -232,7 +232,7 @@ def hooked(platform: ReferenceProcess, address: str = NOBODY) -> Iterator[str]:
 
 
 @pytest.mark.programs
-def test_webhooks_that_do_not_come_through_are_told_why(
+def test_the_reason_of_lost_webhooks_is_reported(
     office: Office, platform: ReferenceProcess
 ) -> None:
     with daemon_process(office) as started, hooked(platform) as hook:
@@ -263,16 +263,16 @@ def test_a_test_delivery_comes_through(
             one(asked(office), "ok webhooks", "arrived")
 
 
-def test_what_stopped_sending_is_told_with_the_scope() -> None:
+def test_the_reason_for_stopped_sending_is_reported_with_its_scope() -> None:
     stopped = {"fulfill": "403 INSUFFICIENT_SCOPE orders:write"}
     live = {"stores": {"main": {"stopped": stopped}}, "subscriptions": {}}
     (found,) = daemon.check(live, "main")
     assert found.state is State.FAIL
     assert "orders:write" in found.fix
-    assert "follow that message" in found.fix  # as a restart, where two daemons work
+    assert "correct what it names" in found.fix  # as a restart, where two daemons work
 
 
-def test_a_pause_is_told_with_its_end_and_its_reason() -> None:
+def test_a_pause_is_reported_with_its_end_and_its_reason() -> None:
     pause = {"until": "2026-03-01T12:05:00.000Z", "reason": "429 RATE_LIMITED"}
     store = {"stopped": {}, "paused": pause}
     (found,) = daemon.check({"stores": {"main": store}, "subscriptions": {}}, "main")
@@ -281,7 +281,7 @@ def test_a_pause_is_told_with_its_end_and_its_reason() -> None:
     assert pause["reason"] in found.said
 
 
-async def test_a_platform_that_asks_for_a_pause_is_asked_for_nothing_more() -> None:
+async def test_a_throttling_platform_gets_no_further_requests() -> None:
     """Doctor would wait in silence until the pause is over."""
     scripted = Platform()
     problem = b'{"code":"RATE_LIMITED","detail":"slow"}'
@@ -304,7 +304,7 @@ async def test_a_platform_that_asks_for_a_pause_is_asked_for_nothing_more() -> N
     assert "Retry-After: 3600" in found[-1].said
 
 
-def test_what_is_not_ok_cannot_be_said_without_a_fix() -> None:
+def test_each_problem_must_name_a_fix() -> None:
     with pytest.raises(ValueError, match="names no fix"):
         Result("clock", "main", State.WARN, "is ahead")
 

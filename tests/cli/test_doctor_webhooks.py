@@ -87,7 +87,7 @@ OURS: list[tuple[str, int, str, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "status", "why", "fix"), OURS)
-async def test_what_the_daemon_refused_is_called_its_own(
+async def test_a_delivery_that_the_daemon_refused_is_named_as_its_own(
     kind: str, status: int, why: str, fix: str
 ) -> None:
     found = await examined(status=status, counted=({kind: 4}, {kind: 5}))
@@ -99,7 +99,7 @@ async def test_what_the_daemon_refused_is_called_its_own(
 
 
 @pytest.mark.parametrize(("kind", "status", "_why", "_fix"), OURS)
-async def test_the_same_status_without_a_refusal_of_ours_is_somebody_else_s(
+async def test_a_status_without_a_refusal_of_ours_comes_from_another_server(
     kind: str, status: int, _why: str, _fix: str
 ) -> None:
     found = await examined(status=status, counted=({kind: 4}, {kind: 4}))

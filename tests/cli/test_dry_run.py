@@ -44,7 +44,7 @@ def planned(platform: ReferenceProcess, office: Office) -> Document:
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
-def test_it_is_planned_and_leaves_when_the_dry_run_is_over(
+def test_a_command_is_planned_and_sent_when_the_dry_run_is_over(
     variable: str, platform: ReferenceProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, "true")
@@ -78,7 +78,7 @@ def sent(office: Office) -> list[bytes]:
     return values_of(office.database, "commands", "request", state="applied")
 
 
-def test_a_command_in_doubt_is_looked_for_and_not_sent_under_its_key(
+def test_an_uncertain_command_is_looked_up_and_not_sent_with_its_key(
     platform: ReferenceProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This platform takes each key once, so that the daemon would send it again."""

@@ -90,7 +90,7 @@ def test_an_error_ends_in_its_code_and_lines(
     assert capfd.readouterr() == ("", told)
 
 
-def test_what_succeeds_exits_with_zero() -> None:
+def test_a_successful_command_exits_with_zero() -> None:
     assert run(lambda: None, []) == 0
 
 
@@ -137,7 +137,7 @@ def crashed(format: str) -> str:
     return done.stderr
 
 
-def test_the_log_of_a_service_says_what_bug_ended_it() -> None:
+def test_the_log_of_a_service_names_the_bug_that_ended_it() -> None:
     """Nobody sits before it to try again with --debug."""
     line = json.loads(crashed("json").splitlines()[0])
     assert (line["action"], line["level"]) == ("program.crashed", "ERROR")
@@ -160,7 +160,7 @@ raise SystemExit(run(lambda: print("a row"), []))
 """
 
 
-def test_an_argument_that_is_no_text_is_told(
+def test_an_argument_that_is_no_text_is_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Where it has to be text; the name of a file may be any bytes."""
@@ -188,7 +188,7 @@ def test_a_full_disk_behind_the_output_is_no_bug() -> None:
     assert (done.returncode, done.stderr) == (75, told)
 
 
-def test_no_secret_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_secret_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     run(raising(Fatal("refused canary-known")), [], Redactor(["canary-known"]))
     assert capsys.readouterr().err == "refused [redacted]\n"
 
@@ -196,7 +196,7 @@ def test_no_secret_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"), [(["interrupt"], 130), (["nonsense"], 2), (["busy"], 75)]
 )
-def test_it_goes_round_a_typer_app(
+def test_the_exit_codes_hold_around_a_typer_app(
     arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = typer.Typer()

@@ -168,7 +168,7 @@ def test_no_row_of_a_burst_is_missed(
     assert [json.loads(line)["id"] for line in said.splitlines()] == list(burst)
 
 
-def test_people_see_lines_under_a_heading(
+def test_a_terminal_shows_lines_under_a_heading(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     states = [{}, {1: "quarantined"}, {1: "quarantined", 12: "folded"}]

@@ -77,7 +77,7 @@ WHOM = ("customer cus_1", "name Asha Rao", f"e-mail {EMAIL}", "orders 1")
 @pytest.mark.parametrize(
     "answer", [b"y\n", b"\n", pytest.param(b"n\n", marks=pytest.mark.programs)]
 )
-def test_a_person_sees_who_was_found_and_is_asked(
+def test_the_found_customer_is_shown_and_needs_confirmation(
     answer: bytes, office: Office
 ) -> None:
     words = ("customers", "erase", EMAIL)
@@ -91,7 +91,7 @@ def test_a_person_sees_who_was_found_and_is_asked(
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
-def test_without_a_terminal_it_is_said_or_not_done(
+def test_without_a_terminal_an_erasure_needs_an_explicit_option(
     more: tuple[str, ...], office: Office
 ) -> None:
     said = in_process("customers", "erase", "cus_1", *more, config=office.config)
@@ -102,7 +102,7 @@ def test_without_a_terminal_it_is_said_or_not_done(
     assert untouched(office)
 
 
-def test_a_dry_run_shows_whom_and_erases_nobody(office: Office) -> None:
+def test_a_dry_run_shows_the_customer_and_erases_nothing(office: Office) -> None:
     command = ("customers", "erase", "cus_1", "--dry-run", "--yes")
     shown = " ".join(in_process(*command, config=office.config).out.split())
     assert all(what in shown for what in WHOM)
@@ -145,7 +145,7 @@ def test_a_dry_run_finds_a_guest_s_orders_by_e_mail(office: Office) -> None:
         ("x" * 200, ""),
     ],
 )
-def test_whoever_is_not_known_is_refused_with_the_nearest(
+def test_an_unknown_customer_is_refused_with_the_nearest_ones(
     typed: str, near: str, office: Office
 ) -> None:
     """One is known by an order only."""
@@ -160,7 +160,7 @@ def test_whoever_is_not_known_is_refused_with_the_nearest(
     assert untouched(office)
 
 
-def test_a_file_that_still_tells_is_named(office: Office) -> None:
+def test_a_file_that_still_names_the_customer_is_reported(office: Office) -> None:
     kept = office.folder / "state" / "captures"
     kept.mkdir()
     (kept / "march.jsonl").write_text(f'{{"body": "{EMAIL.upper()}"}}')
@@ -168,7 +168,7 @@ def test_a_file_that_still_tells_is_named(office: Office) -> None:
     assert "march.jsonl (the e-mail)" in said.out.replace("\n", "")
 
 
-def test_captures_are_written_anew_without_the_person(office: Office) -> None:
+def test_captures_are_rewritten_without_the_customer(office: Office) -> None:
     kept = office.folder / "state" / "captures" / "march.jsonl"
     kept.parent.mkdir()
     in_process("capture", str(kept), config=office.config)
@@ -185,7 +185,7 @@ def test_captures_are_written_anew_without_the_person(office: Office) -> None:
     assert [path.name for path in kept.parent.iterdir()] == ["march.jsonl"]
 
 
-def test_captures_are_written_anew_when_said_again(office: Office) -> None:
+def test_captures_are_rewritten_when_the_command_is_repeated(office: Office) -> None:
     """As where the program was ended in between: nobody knows the name any more."""
     kept = office.folder / "state" / "march.jsonl"
     in_process("capture", str(kept), config=office.config)
@@ -212,7 +212,7 @@ def test_a_damaged_capture_is_named_and_stays(office: Office) -> None:
     assert not list(kept.parent.glob("*.new"))
 
 
-def test_a_file_in_the_way_keeps_nobody_from_being_told(office: Office) -> None:
+def test_a_blocked_rewrite_is_reported_and_the_erasure_succeeds(office: Office) -> None:
     kept = office.folder / "state" / "march.jsonl"
     in_process("capture", str(kept), config=office.config)
     kept.with_name("march.jsonl.new").mkdir()
@@ -227,7 +227,7 @@ def test_a_file_in_the_way_keeps_nobody_from_being_told(office: Office) -> None:
     assert "unreadable (not read: " in told
 
 
-def test_a_capture_keeps_what_another_store_was_told(office: Office) -> None:
+def test_a_capture_keeps_the_events_of_another_store(office: Office) -> None:
     kept = office.folder / "state" / "march.jsonl"
     in_process("capture", str(kept), config=office.config)
     head, events = capture_files.read_head(kept), list(capture_files.read(kept))
@@ -240,7 +240,7 @@ def test_a_capture_keeps_what_another_store_was_told(office: Office) -> None:
     assert not [e for e in left[: len(events)] if EMAIL.encode() in e.body]
 
 
-def test_another_person_of_that_name_is_told_of(office: Office) -> None:
+def test_another_customer_of_that_name_is_reported(office: Office) -> None:
     namesake = {"id": "cus_2", "name": "Asha Rao", "email": "other@example.com"}
     order = payloads.order("ord_2", number=1002, customer=namesake)
     asyncio.run(fill(office, payloads.envelope("orders/create", order)))
@@ -263,7 +263,7 @@ def test_another_person_of_that_name_is_told_of(office: Office) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_an_impossible_erasure_is_refused_with_its_reason(
     arguments: tuple[str, ...], why: str, office: Office
 ) -> None:
     said = in_process("customers", "erase", *arguments, config=office.config)
@@ -272,7 +272,7 @@ def test_what_cannot_be_is_said(
 
 
 @pytest.mark.programs
-def test_a_running_daemon_forgets_and_redacts_what_comes_later(
+def test_a_running_daemon_erases_and_redacts_later_events(
     platform: ReferenceProcess,
 ) -> None:
     with connected_process(platform) as started:

@@ -51,6 +51,16 @@ def test_the_written_configuration_passes_its_check(
     assert settings.state_dir == folder / "backhaul-data"
 
 
+def test_the_daemon_listens_where_the_webhooks_arrive(
+    platform: ReferenceProcess, key_file: Path, tmp_path: Path
+) -> None:
+    folder, url = tmp_path / "new", "http://127.0.0.1:22001"
+    said = init(folder, platform.public_url, key_file, "--webhook-url", url)
+    assert said.code == 0, said.err
+    public = context.settings(folder / "backhaul.toml").public
+    assert (public.host, public.port, public.url) == ("127.0.0.1", 22001, url)
+
+
 def test_the_key_is_in_a_file_that_only_the_owner_can_read(
     platform: ReferenceProcess, key_file: Path, tmp_path: Path
 ) -> None:
@@ -83,8 +93,11 @@ def test_no_file_is_overwritten(
     config.write_text("# mine\n")
     again = init(folder, platform.public_url, key_file)
     assert (again.code, again.out) == (1, "")
-    assert f"{config} exists already" in again.err
+    assert f"{config} and {secret} exist already" in again.err
     assert config.read_text() == "# mine\n"
+    secret.unlink()
+    again = init(folder, platform.public_url, key_file)
+    assert f"{config} exists already" in again.err
     config.unlink()
     secret.write_text("mine\n")
     again = init(folder, platform.public_url, key_file)
@@ -103,9 +116,7 @@ def test_a_folder_that_is_missing_is_named(
     assert "none/secrets: cannot be written: No such file or directory" in said.err
 
 
-def test_an_address_where_nobody_listens_writes_nothing(
-    key_file: Path, tmp_path: Path
-) -> None:
+def test_an_unreachable_address_writes_nothing(key_file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "new"
     said = init(folder, NOBODY.removesuffix("/hook"), key_file)
     assert (said.code, files_in(folder)) == (69, [])
@@ -155,7 +166,7 @@ def test_a_refused_key_writes_nothing(
         (("--webhook-url", "hooks"), "must be a URL such as"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_before_anything_is_asked(
+def test_an_invalid_value_is_refused_before_any_prompt(
     given: tuple[str, str],
     told: str,
     platform: ReferenceProcess,
@@ -192,7 +203,7 @@ def test_http_to_another_machine_can_be_allowed() -> None:
     assert check_address(url, allow_http=True) == url
 
 
-def test_at_a_terminal_a_wrong_answer_is_asked_for_again(
+def test_a_wrong_answer_at_a_terminal_is_prompted_for_again(
     platform: ReferenceProcess, tmp_path: Path
 ) -> None:
     config = tmp_path / "backhaul.toml"

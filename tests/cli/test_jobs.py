@@ -44,7 +44,7 @@ def listed(office: Office) -> dict[str, dict[str, Any]]:
     return {row["job"]: row for row in found}
 
 
-def test_a_person_runs_pauses_and_resumes_jobs(office: Office) -> None:
+def test_an_operator_runs_pauses_and_resumes_jobs(office: Office) -> None:
     with daemon_process(office) as started:
         jobs = listed(office)
         assert len([name for name in jobs if not name.startswith("connector_")]) == 8
@@ -104,7 +104,7 @@ def test_without_a_daemon_a_job_can_be_paused_but_not_run(office: Office) -> Non
     assert listed(office)["prune"]["paused_at"] is None
 
 
-def test_what_is_called_wrong_is_told_what_there_is(office: Office) -> None:
+def test_an_unknown_job_is_refused_with_the_known_ones(office: Office) -> None:
     with daemon_process(office) as started:
         said = in_process("jobs", "pause", "push_orders", config=office.config)
         assert said.code == 1

@@ -101,7 +101,7 @@ def test_lists_can_be_narrowed_to_a_time(command: str, office: Office) -> None:
     assert f"without a filter: backhaul {command} list" in said.out
 
 
-def test_one_event_is_shown_as_it_came(office: Office) -> None:
+def test_a_single_event_is_shown_as_it_came(office: Office) -> None:
     fulfilled = {"topic": "orders/fulfilled"}
     (id_, body), *_ = rows_of(office.database, "events", "id", "body", **fulfilled)
     found = listed(office, "events", "show", str(id_))
@@ -149,7 +149,7 @@ def test_a_filter_that_is_mistyped_does_not_say_that_all_is_well(
         assert known in " ".join(said.err.replace("│", " ").split())
 
 
-def test_one_command_is_shown_with_its_attempts(office: Office) -> None:
+def test_a_command_is_shown_with_its_attempts(office: Office) -> None:
     id_ = value_of(office.database, "commands", "id")
     found = listed(office, "commands", "show", id_[:8])
     assert found["id"] == id_
@@ -206,7 +206,7 @@ def test_a_waiting_record_is_listed_with_its_reason(office: Office) -> None:
     assert "1 records waiting  > backhaul records waiting" in told
 
 
-def test_status_counts_what_is_there(office: Office) -> None:
+def test_status_counts_the_existing_rows(office: Office) -> None:
     found = backhaul("status", "--json", config=office.config).json()
     assert found["daemon"] is None
     assert found["events"] == count(office.database, "events")
@@ -222,7 +222,7 @@ def test_status_counts_what_is_there(office: Office) -> None:
     assert "is not running; start it with: backhaul run" in told.out
 
 
-def test_why_tells_the_whole_life_of_an_order(
+def test_why_shows_the_whole_timeline_of_an_order(
     office: Office, shipped: dict[str, Any]
 ) -> None:
     for name in (str(shipped["number"]), shipped["name"], shipped["id"]):
@@ -279,7 +279,7 @@ def test_why_knows_products_and_skus(office: Office, shipped: dict[str, Any]) ->
         (("why", "sku", "%"), "the mirror has no sku '%'", "backhaul events list"),
     ],
 )
-def test_what_is_not_there_is_said_with_a_hint(
+def test_a_missing_object_is_reported_with_a_hint(
     arguments: tuple[object, ...], what: str, hint: str, office: Office
 ) -> None:
     said = in_process(*arguments, config=office.config)
@@ -319,7 +319,7 @@ def test_a_number_that_cannot_be_is_a_mistake_and_no_bug(
     ],
     ids=" ".join,
 )
-def test_what_is_no_text_is_a_mistake_and_no_bug(
+def test_an_argument_that_is_no_text_is_an_error_and_no_bug(
     arguments: tuple[str, ...], office: Office
 ) -> None:
     said = in_process(*arguments, config=office.config)

@@ -47,7 +47,9 @@ def told(folder: Path, more: str, *arguments: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("command", ["run", "check-config", "status"])
 @pytest.mark.parametrize("more", [f'[database]\nurl = "{URL}"\n', ERP.format(URL)])
-def test_it_says_what_to_install(command: str, more: str, tmp_path: Path) -> None:
+def test_the_error_says_which_package_to_install(
+    command: str, more: str, tmp_path: Path
+) -> None:
     code, errors = told(tmp_path, more, command)
     assert code == 78
     assert errors.count(INSTALL) == 1
@@ -60,7 +62,7 @@ def test_a_move_says_what_to_install(tmp_path: Path) -> None:
     assert errors.count(INSTALL) == 1
 
 
-def test_a_file_and_the_connector_of_a_file_need_none(tmp_path: Path) -> None:
+def test_a_file_and_the_connector_of_a_file_need_no_driver(tmp_path: Path) -> None:
     file = tmp_path / "erp.db"
     file.touch()
     assert told(tmp_path, ERP.format(f"sqlite:///{file}"), "check-config") == (0, "")

@@ -39,7 +39,7 @@ def test_at_a_terminal_a_bar_grows_to_its_end(config: Path) -> None:
     assert f" of {ORDERS} orders" not in screen
 
 
-def test_elsewhere_lines_tell_it_and_nothing_steers(config: Path) -> None:
+def test_progress_without_a_terminal_is_plain_lines(config: Path) -> None:
     said = backhaul(*COMMAND, config=config)
     assert said.code == 0, said.err
     told = [line for line in said.err.splitlines() if line.startswith("main: ")]
@@ -47,7 +47,7 @@ def test_elsewhere_lines_tell_it_and_nothing_steers(config: Path) -> None:
     assert not {"\x1b", "\r", "━"} & set(said.out + said.err)
 
 
-def test_for_a_program_nothing_is_told_on_the_way(config: Path) -> None:
+def test_json_output_shows_no_progress(config: Path) -> None:
     said = backhaul(*COMMAND, "--json", config=config)
     assert [walk["read"] for walk in said.json()] == [ORDERS]
     assert f" of {ORDERS} orders" not in said.err

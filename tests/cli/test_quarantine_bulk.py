@@ -83,7 +83,7 @@ def test_a_dry_run_shows_what_will_happen_and_changes_nothing(office: Office) ->
     assert states(office) == ["open"] * 5
 
 
-def test_without_a_terminal_nothing_is_changed_unasked(office: Office) -> None:
+def test_nothing_is_changed_without_confirmation_or_terminal(office: Office) -> None:
     said = in_process("quarantine", "retry", "--where", "", config=office.config)
     assert said.code == 2
     assert "add --yes" in " ".join(said.err.replace("│", " ").split())
@@ -100,7 +100,7 @@ def test_several_rows_are_discarded_for_a_reason(office: Office) -> None:
     assert states(office) == ["dropped", "open", "open", "open", "dropped"]
 
 
-def test_one_field_is_edited_in_all_rows(office: Office) -> None:
+def test_a_single_field_is_edited_in_all_rows(office: Office) -> None:
     given = ["--where", "sku=LAMP-2", "--set", "sku=LAMP-20", "--yes"]
     assert run(office, "edit", *given)["waiting"] == 4
     found = rows_of(office.database, "records", "payload", state="waiting")

@@ -155,7 +155,7 @@ BESIDE = {"backhaul.db-wal", "backhaul.db-shm"}
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_what_does_not_read_is_refused_before_it_runs(
+def test_a_statement_that_writes_is_refused_before_it_runs(
     sql: str, office: Office, tmp_path: Path
 ) -> None:
     before = _state(office)
@@ -188,7 +188,7 @@ def _state(office: Office) -> tuple[object, ...]:
         'SELECT "',
     ],
 )
-def test_what_is_no_single_statement_is_refused(
+def test_text_that_is_no_single_statement_is_refused(
     sql: str, asker: SqlConsole, tmp_path: Path
 ) -> None:
     with pytest.raises(BackhaulError):
@@ -232,7 +232,7 @@ READS = [
 
 
 @pytest.mark.parametrize("sql", READS)
-def test_what_reads_is_answered(sql: str, asker: SqlConsole) -> None:
+def test_a_statement_that_reads_is_answered(sql: str, asker: SqlConsole) -> None:
     assert asker.query(sql).columns
 
 
@@ -262,7 +262,7 @@ def test_an_answer_has_bounds(sql: str, why: str, asker: SqlConsole) -> None:
     assert asker.query("SELECT 1").rows == [(1,)]
 
 
-def test_what_sqlite_cannot_format_is_empty(
+def test_a_value_that_sqlite_cannot_format_is_empty(
     asker: SqlConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -335,7 +335,7 @@ def test_the_program_stays_small(sql: str, form: str, office: Office) -> None:
 
 
 @pytest.mark.programs
-def test_one_call_that_takes_for_ever_ends_the_program(office: Office) -> None:
+def test_a_call_that_never_ends_stops_the_program(office: Office) -> None:
     """SQLite cannot interrupt it: instr() of two long values compares for minutes."""
     long, longer = "zeroblob(8000000)", "zeroblob(16000000)"
     sql = f"SELECT instr({longer}, CAST({long} || x'01' AS BLOB))"

@@ -97,7 +97,7 @@ def test_no_secret_is_shown(sql: str, form: str, office: Office) -> None:
     assert said.code == 0 or "query" in said.err or "no such" in said.err
 
 
-def test_what_is_withheld_is_said(office: Office) -> None:
+def test_withheld_values_are_named(office: Office) -> None:
     said = in_process("query", "SELECT * FROM users", "--json", config=office.config)
     assert '"name":"ann"' in said.out
     assert '"secret":null' in said.out
@@ -108,9 +108,7 @@ def test_what_is_withheld_is_said(office: Office) -> None:
 
 
 @pytest.mark.parametrize("table", WITHHELD)
-def test_a_condition_on_a_secret_tells_nothing_of_it(
-    table: str, asker: SqlConsole
-) -> None:
+def test_a_condition_on_a_secret_reveals_nothing(table: str, asker: SqlConsole) -> None:
     for column in WITHHELD[table]:
         for condition in (">= ''", "LIKE '%a%'", "GLOB '*'", "IS NOT NULL"):
             sql = " ".join(("SELECT 1 FROM", table, "WHERE", column, condition))

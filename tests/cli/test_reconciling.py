@@ -58,7 +58,7 @@ def test_without_a_daemon_the_command_reads_by_itself(
     assert count(office.database, "events") == events
 
 
-def test_a_walk_tells_since_when_the_mirror_is_equal(office: Office) -> None:
+def test_a_full_sync_says_since_when_the_mirror_is_equal(office: Office) -> None:
     backhaul("backfill", config=office.config)
     (unproved,) = [
         line
@@ -100,7 +100,7 @@ def missed(reference: ReferenceProcess, office: Office) -> int:
     return int({each["kind"]: each["missed"] for each in passes}["products"])
 
 
-def test_beside_a_daemon_the_daemon_does_it(
+def test_a_running_daemon_carries_out_the_command(
     reference: ReferenceProcess, office: Office
 ) -> None:
     with daemon_process(office):
@@ -113,7 +113,7 @@ def test_beside_a_daemon_the_daemon_does_it(
 @pytest.mark.parametrize(
     "wrong", [["--kind", "parcels"], ["--store", "other"]], ids=["kind", "store"]
 )
-def test_a_wrong_name_is_told(wrong: list[str], office: Office) -> None:
+def test_a_wrong_name_is_reported(wrong: list[str], office: Office) -> None:
     for command in (["reconcile"], ["backfill"], ["reconcile", "--dry-run"]):
         said = backhaul(*command, *wrong, config=office.config)
         assert said.code == 1
@@ -121,7 +121,7 @@ def test_a_wrong_name_is_told(wrong: list[str], office: Office) -> None:
     assert not office.database.exists()
 
 
-def test_a_platform_that_is_away_is_told(
+def test_an_unreachable_platform_is_reported(
     reference: ReferenceProcess, office: Office
 ) -> None:
     reference.kill()
@@ -131,7 +131,7 @@ def test_a_platform_that_is_away_is_told(
         assert "Traceback" not in said.err
 
 
-def test_only_the_named_store_is_asked(office: Office) -> None:
+def test_only_the_named_store_is_queried(office: Office) -> None:
     """Another one that is away is no reason to read nothing."""
     key = 'api_key = "svc_live_' + "0" * 40 + '"'
     away = f'[stores.away]\nbase_url = "{unused_url()}"\n{key}\n'

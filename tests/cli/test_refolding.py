@@ -52,7 +52,7 @@ def test_the_running_daemon_folds_again_and_so_does_the_command_alone(
             assert daemon.terminate() == 0
 
 
-def test_it_wants_to_know_which(daemon: DaemonProcess) -> None:
+def test_reprocess_needs_a_selection_of_events(daemon: DaemonProcess) -> None:
     config = daemon.office.config
     for given in ((), ("--all", "--state", "stale"), ("--since", "yesterday")):
         said = in_process("events", "reprocess", *given, config=config)
@@ -61,7 +61,7 @@ def test_it_wants_to_know_which(daemon: DaemonProcess) -> None:
     assert told.out == "reprocessed: no event matches\n"
 
 
-def test_a_daemon_that_cannot_be_reached_is_not_worked_beside(
+def test_an_unreachable_daemon_stops_the_command(
     daemon: DaemonProcess,
 ) -> None:
     office = daemon.office

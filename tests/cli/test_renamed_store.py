@@ -68,7 +68,7 @@ def lines(office: Office, *words: str) -> list[str]:
     return [" ".join(line.split()) for line in said.out.splitlines()]
 
 
-def test_check_config_tells_what_is_left_behind(office: Office) -> None:
+def test_check_config_lists_the_work_left_behind(office: Office) -> None:
     assert not any("no store" in line for line in lines(office, "check-config"))
     rename(office)
     told = (
@@ -77,7 +77,7 @@ def test_check_config_tells_what_is_left_behind(office: Office) -> None:
     assert told in lines(office, "check-config")
 
 
-def test_what_a_store_left_behind_can_be_listed_by_its_old_name(
+def test_work_left_behind_can_be_listed_by_the_old_name(
     office: Office,
 ) -> None:
     rename(office)
@@ -100,14 +100,16 @@ def test_a_database_that_cannot_be_read_keeps_no_configuration_from_being_checke
     assert (said.code, "no store" in said.out) == (0, False)
 
 
-def test_doctor_tells_it_with_its_fix(office: Office) -> None:
+def test_doctor_reports_the_work_left_behind_with_its_fix(office: Office) -> None:
     rename(office)
     said = " ".join(in_process("doctor", config=office.config).out.split())
     assert f"store is not in the configuration, but the database has {OPEN}" in said
     assert MEND in said
 
 
-async def test_the_daemon_tells_it_once_at_its_start(office: Office) -> None:
+async def test_the_daemon_logs_the_work_left_behind_once_at_its_start(
+    office: Office,
+) -> None:
     """What is open for a store that is there is no news."""
     rename(office)
     write(office, WORK, "shop")
@@ -137,7 +139,9 @@ def _line(message: Any) -> tuple[str, str, str]:
     return extra.get("action", ""), extra.get("store", ""), record["message"]
 
 
-async def test_it_is_an_alert_until_nothing_is_open(office: Office) -> None:
+async def test_work_left_behind_is_an_alert_until_nothing_is_open(
+    office: Office,
+) -> None:
     """For which stores something is open is known without what the names are."""
     write(office, (("planned", "adjust"),), "shop")
     store = SqliteStore(office.database, SystemClock())
@@ -150,7 +154,7 @@ async def test_it_is_an_alert_until_nothing_is_open(office: Office) -> None:
     store.engine.close()
 
 
-def test_once_each_is_decided_nothing_is_told_any_more(office: Office) -> None:
+def test_decided_work_is_no_longer_reported(office: Office) -> None:
     rename(office)
     open_ones = [
         f"main{number:032x}"

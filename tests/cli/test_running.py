@@ -80,7 +80,7 @@ def test_orders_come_in_and_parcels_go_out(platform: ReferenceProcess) -> None:
         assert started.terminate() == 0
 
 
-def test_bad_rows_are_set_aside_and_good_ones_go_on(
+def test_bad_rows_are_quarantined_and_good_ones_go_on(
     platform: ReferenceProcess,
 ) -> None:
     with connected_process(platform) as started:
@@ -117,7 +117,9 @@ def test_bad_rows_are_set_aside_and_good_ones_go_on(
         assert "is cancelled" in log
 
 
-def test_a_file_that_is_no_table_is_held_and_said(platform: ReferenceProcess) -> None:
+def test_a_file_that_is_no_table_is_held_and_reported(
+    platform: ReferenceProcess,
+) -> None:
     with connected_process(platform) as started:
         office = started.office
         order = buy(platform)
@@ -165,7 +167,7 @@ def stopped(office: Office) -> dict[str, str]:
     return found
 
 
-def test_it_stops_at_a_signal_and_goes_on_where_it_was(
+def test_a_run_stops_at_a_signal_and_later_continues_where_it_was(
     platform: ReferenceProcess,
 ) -> None:
     order = buy(platform)
@@ -203,7 +205,9 @@ def test_a_second_daemon_is_refused(platform: ReferenceProcess) -> None:
         assert office.live() is not None
 
 
-def test_a_full_disk_is_503_and_mends_itself(platform: ReferenceProcess) -> None:
+def test_a_full_disk_is_answered_503_until_there_is_room(
+    platform: ReferenceProcess,
+) -> None:
     with office_of(platform) as office, daemon_process(office) as started:
         url = f"{started.await_ready()['public_url']}/webhooks/main"
         secret = office.webhook_secret.encode()
@@ -246,7 +250,7 @@ def is_log(line: str) -> bool:
         return False
 
 
-def test_a_wrong_address_is_said(platform: ReferenceProcess) -> None:
+def test_a_wrong_address_is_reported(platform: ReferenceProcess) -> None:
     with office_of(platform) as office:
         office.base_url = f"{platform.public_url}/shop"
         office.write()
@@ -257,7 +261,7 @@ def test_a_wrong_address_is_said(platform: ReferenceProcess) -> None:
         assert not count(office.database, "events")
 
 
-def test_an_address_where_nobody_is_is_said(platform: ReferenceProcess) -> None:
+def test_an_unreachable_address_is_reported(platform: ReferenceProcess) -> None:
     with office_of(platform) as office:
         office.base_url = "http://127.0.0.1:9"
         office.write()
@@ -268,7 +272,7 @@ def test_an_address_where_nobody_is_is_said(platform: ReferenceProcess) -> None:
         )
 
 
-def test_a_wrong_key_is_said_without_it(platform: ReferenceProcess) -> None:
+def test_a_wrong_key_is_reported_without_showing_it(platform: ReferenceProcess) -> None:
     with office_of(platform) as office:
         office.api_key = "svc_live_" + "A" * 40
         office.write()
@@ -278,7 +282,7 @@ def test_a_wrong_key_is_said_without_it(platform: ReferenceProcess) -> None:
         assert "svc_live_" not in line
 
 
-def test_a_port_in_use_is_said(platform: ReferenceProcess) -> None:
+def test_a_port_in_use_is_reported(platform: ReferenceProcess) -> None:
     with office_of(platform) as office, socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -292,7 +296,7 @@ def test_a_port_in_use_is_said(platform: ReferenceProcess) -> None:
         )
 
 
-def test_a_connector_nobody_knows_is_said(platform: ReferenceProcess) -> None:
+def test_an_unknown_connector_is_reported(platform: ReferenceProcess) -> None:
     with office_of(platform) as office:
         office.write(**{'"file_drop"': '"file_dorp"'})
         code, line = refused(office)
@@ -301,7 +305,7 @@ def test_a_connector_nobody_knows_is_said(platform: ReferenceProcess) -> None:
         assert "did you mean 'file_drop'?" in line
 
 
-def test_a_damaged_database_is_said(platform: ReferenceProcess) -> None:
+def test_a_damaged_database_is_reported(platform: ReferenceProcess) -> None:
     with office_of(platform) as office:
         office.database.parent.mkdir()
         office.database.write_bytes(b"not a database " * 1_000)
@@ -311,7 +315,9 @@ def test_a_damaged_database_is_said(platform: ReferenceProcess) -> None:
         assert "then restore a backup" in line
 
 
-def test_a_state_folder_with_a_long_name_is_said(platform: ReferenceProcess) -> None:
+def test_a_state_folder_with_a_long_name_is_reported(
+    platform: ReferenceProcess,
+) -> None:
     with office_of(platform) as office:
         office.write(**{"/state": "/" + "long" * 30})
         code, line = refused(office)

@@ -50,7 +50,7 @@ def test_a_daemon_that_cannot_be_reached_keeps_its_database(office: Office) -> N
     assert "uses this folder; stop that process" in said.err
 
 
-def test_nothing_to_search_for_is_said(office: Office) -> None:
+def test_an_empty_search_is_reported(office: Office) -> None:
     said = in_process("search", " ", config=office.config)
     assert (said.code, said.out) == (1, "")
     assert "at least one word to search for" in said.err
@@ -62,7 +62,7 @@ def unindexed(office: Office) -> int:
 
 
 @pytest.mark.programs
-def test_a_running_daemon_indexes_what_comes_and_makes_the_index_anew(
+def test_a_running_daemon_indexes_new_events_and_rebuilds_the_index(
     platform: ReferenceProcess,
 ) -> None:
     with connected_process(platform) as started:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
-from backhaul.ingest.webhook_secrets import secret_fingerprint
+from backhaul.cli.secrets import secret
+from backhaul.ingest.secret_rings import secret_fingerprint
+from backhaul.platform.store_credentials import WebhookSecretFile
 from scenes.daemon import backhaul, daemon_process, in_process, office_of
 from scenes.payloads import envelope, order, signed
+from settings.configurations import STORE, written
+from settings.configurations import secret as secret_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from scenes.daemon import Office
     from scenes.reference_process import ReferenceProcess
@@ -46,7 +52,7 @@ def states(office: Office) -> dict[str, Any]:
     return {row["fingerprint"]: row["state"] for row in listed}
 
 
-def test_a_secret_is_dropped_when_nothing_uses_it(office: Office, old: str) -> None:
+def test_a_secret_is_revoked_when_nothing_uses_it(office: Office, old: str) -> None:
     name = secret_fingerprint(old.encode())
     drop = ("secrets", "revoke", name[:6])
     with daemon_process(office) as started:
@@ -86,7 +92,7 @@ def test_without_a_daemon_the_command_does_it_itself(office: Office, old: str) -
 
 
 @pytest.mark.parametrize("undo", [(), ("--undo",)], ids=["drop", "undo"])
-def test_a_store_that_left_the_settings_is_told(
+def test_a_store_that_left_the_settings_is_reported(
     undo: tuple[str, ...], office: Office, old: str
 ) -> None:
     with daemon_process(office) as started:
@@ -117,9 +123,23 @@ def test_without_a_daemon_a_secret_that_the_platform_gave_is_known(
     assert "the only secret of store main" in again.err
 
 
-def test_an_unknown_fingerprint_is_told(office: Office) -> None:
+def test_an_unknown_fingerprint_is_reported(office: Office) -> None:
     with daemon_process(office) as started:
         started.terminate()
     said = in_process("secrets", "revoke", "ffffffffffff", config=office.config)
     assert said.code == 1
     assert "backhaul secrets list" in said.err
+
+
+async def test_on_sqlite_the_secret_of_the_platform_is_in_a_file_despite_a_key(
+    tmp_path: Path,
+) -> None:
+    key = secret_file(tmp_path, "k" * 44, name="key")
+    store = STORE.replace('webhook_secrets = ["canary-hook"]\n', "")
+    file = written(
+        tmp_path,
+        f'state_dir = "{tmp_path}"\n[cluster]\nkey_file = "{key}"\n{store}',
+    )
+    await WebhookSecretFile(tmp_path, "main", lambda _: None).keep(b"of-the-platform")
+    found = await asyncio.to_thread(secret, None, file, lambda _: "main")
+    assert found == b"of-the-platform"

@@ -49,7 +49,7 @@ def office() -> Iterator[Office]:
     ],
     ids=["value", "heading", "found", "customer", "order"],
 )
-def test_a_strangers_text_does_not_steer_the_terminal(
+def test_foreign_text_does_not_control_the_terminal(
     arguments: tuple[str, ...], office: Office
 ) -> None:
     said = in_process(*arguments, config=office.config)
@@ -58,7 +58,9 @@ def test_a_strangers_text_does_not_steer_the_terminal(
     assert said.out.replace("\n", "").isprintable()
 
 
-def test_neither_does_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_message_does_not_control_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def command() -> None:
         raise Unusable(f"no:{STEERING.replace(chr(10), '')}")
 
@@ -67,7 +69,7 @@ def test_neither_does_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("word", ["[/x]", "[red]blood", ":smile:"])
-def test_what_is_asked_for_is_no_markup(word: str, office: Office) -> None:
+def test_a_search_term_is_not_read_as_markup(word: str, office: Office) -> None:
     said = in_process("search", word, config=office.config)
     assert (said.code, said.out) == (0, f"nothing contains {word!r}\n")
 

@@ -45,7 +45,7 @@ def hang_up(listener: socket.socket) -> None:
     listener.accept()[0].close()
 
 
-def test_a_daemon_that_does_not_answer_is_not_said_to_be_away() -> None:
+def test_a_daemon_that_does_not_answer_is_not_reported_as_stopped() -> None:
     with (
         lone_office() as office,
         socket.socket(socket.AF_UNIX) as listener,
@@ -91,7 +91,7 @@ async def _trouble(office: Office, parked: int) -> None:
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (50, 24)])
-def test_it_is_one_screen_and_nothing_wraps(
+def test_the_status_fits_one_screen_without_wrapping(
     troubled: Office, columns: int, lines: int
 ) -> None:
     shown = seen("status", config=troubled.config, columns=columns, lines=lines)
@@ -115,7 +115,7 @@ def test_into_a_pipe_everything_goes_whole_and_plain(troubled: Office) -> None:
     assert piped.count("connector desk_") == 12
 
 
-def test_what_is_wrong_stands_above_what_is_well(troubled: Office) -> None:
+def test_problems_are_listed_above_healthy_parts(troubled: Office) -> None:
     piped = in_process("status", config=troubled.config).out
     heads = [line.split()[0] for line in piped.splitlines()]
     worst = [heads.index(name) for name in ("daemon", "counts", "parked", "quarantine")]
@@ -199,14 +199,14 @@ def test_a_paused_job_of_a_removed_store_is_no_problem(stopped: Office) -> None:
     assert paused == ["job audit main"]
 
 
-def test_what_a_daemon_says_is_used_even_if_its_problems_cannot_be_read(
+def test_the_state_of_a_daemon_is_used_even_without_its_problems(
     stopped: Office,
 ) -> None:
     live = {"stores": {"main": {"stopped": {"everything": "the key is refused"}}}}
     assert "stopped main everything" in _kinds(stopped, live)
 
 
-def test_what_is_not_folded_yet_counts_as_behind() -> None:
+def test_events_that_are_not_folded_yet_count_as_behind() -> None:
     with lone_office() as office:
         asyncio.run(fill(office, *orders(1)))
         asyncio.run(_deliver(office, *orders(1, 1002)))
@@ -269,7 +269,7 @@ def test_many_problems_of_one_kind_are_a_list_with_a_command() -> None:
     ]
 
 
-def test_what_is_to_be_typed_is_never_cut() -> None:
+def test_a_suggested_command_is_never_cut() -> None:
     long = Line("a", "why " * 30, "backhaul " + "x" * 50)
     for width in range(30, 120):
         lines = fit([Section([long])], width, 24)
@@ -300,7 +300,7 @@ def test_watching_shows_the_status_again_and_again() -> None:
         person.await_text("2 orders")
         asyncio.run(fill(office, *orders(1, 2001)))
         person.await_text("3 orders")
-        assert person.interrupt() == 130
+        assert person.interrupt() == 130, person.seen
     assert "Ctrl-C ends this" in person.seen
 
 
@@ -310,7 +310,7 @@ def test_watching_outlives_a_database_that_cannot_be_read() -> None:
         person.await_text("there is no database yet")
         asyncio.run(fill(office, *orders(2)))
         person.await_text("2 orders")
-        assert person.interrupt() == 130
+        assert person.interrupt() == 130, person.seen
 
 
 def test_watching_into_a_pipe_prints_lines_of_json() -> None:

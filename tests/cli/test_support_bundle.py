@@ -84,7 +84,7 @@ def contents(file: Path) -> dict[str, bytes]:
         return {name: file.read() for name, file in opened.items() if file}
 
 
-def test_it_tells_what_a_helper_needs(office: Office) -> None:
+def test_the_support_bundle_holds_all_that_a_helper_needs(office: Office) -> None:
     found = bundle(office)
     told = {
         name.removeprefix("help/"): json.loads(content)
@@ -112,7 +112,7 @@ def test_a_log_that_cannot_be_read_is_no_hindrance(office: Office) -> None:
 
 @pytest.mark.programs
 @pytest.mark.parametrize("closed", ["state", "."])
-def test_a_folder_that_nobody_lets_in_is_no_hindrance(
+def test_an_unreadable_folder_does_not_stop_the_bundle(
     office: Office, closed: str, tmp_path: Path
 ) -> None:
     """It is told by both commands, with its fix, and what lies in it is left out."""
@@ -147,7 +147,7 @@ def test_a_folder_that_nobody_lets_in_is_no_hindrance(
     assert "state_dir" in {e["check"] for e in json.loads(found["help/doctor.json"])}
 
 
-def test_no_secret_and_nobody_is_in_it(office: Office) -> None:
+def test_the_bundle_has_no_secret_and_no_customer(office: Office) -> None:
     everything = b"\n".join(bundle(office).values()).decode()
     known = (office.api_key, office.webhook_secret, office.device_token)
     shown = [each for each in (*known, *CANARIES, *PERSON, PATH) if each in everything]

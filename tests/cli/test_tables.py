@@ -44,7 +44,7 @@ def test_an_empty_column_takes_no_room(capsys: pytest.CaptureFixture[str]) -> No
     assert "outcome" in printed(capsys, outcome="failed")
 
 
-def test_where_all_is_narrow_nothing_is_cut_off(
+def test_a_narrow_table_is_not_cut_off(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "50")

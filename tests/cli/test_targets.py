@@ -74,7 +74,7 @@ def said(office: Office, *arguments: str) -> str:
     return " ".join(done.out.split())
 
 
-def test_a_target_shows_how_it_was_reckoned(office: Office) -> None:
+def test_a_target_shows_how_it_was_computed(office: Office) -> None:
     ((target, step),) = rows_of(office.database, "stock_targets", "id", "correction")
     shown = said(office, "commands", "show", target[:8])
     assert f"applied by adjust command {step}" in shown
@@ -87,13 +87,13 @@ def test_a_target_shows_how_it_was_reckoned(office: Office) -> None:
     assert "target 5 platform shows 9 adjustment -4" in behind
 
 
-def test_why_tells_of_the_sale_and_the_count(office: Office) -> None:
+def test_why_shows_the_sale_and_the_count(office: Office) -> None:
     told = said(office, "why", "sku", "LS-S")
     assert "record erp c" in told
     assert "5 wanted; 9 there: -4" in told
 
 
-def test_a_stop_is_shown_and_a_person_ends_it(office: Office) -> None:
+def test_a_stop_is_shown_and_an_operator_ends_it(office: Office) -> None:
     resume = ("stock", "resume", "main")
     assert "counts of main" not in said(office, "status")
     assert said(office, *resume) == "stock counts of main: they were not stopped"
@@ -119,7 +119,7 @@ def test_an_unknown_store_is_named(office: Office) -> None:
     assert "no store is called 'mian'; the stores are: main" in done.err
 
 
-def test_why_shows_what_was_changed_while_a_level_was_read(office: Office) -> None:
+def test_why_shows_changes_during_the_read_of_a_level(office: Office) -> None:
     told = in_process("why", "sku", "LS-S", config=office.config)
     assert NOTE in " ".join(told.out.split())
 

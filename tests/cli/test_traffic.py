@@ -86,7 +86,7 @@ def test_a_capture_holds_deliveries_and_reads(office: Office, captured: Path) ->
     assert office.webhook_secret not in text
 
 
-def test_a_capture_into_a_file_is_told_as_json(office: Office) -> None:
+def test_a_capture_into_a_file_is_reported_as_json(office: Office) -> None:
     out = office.folder / "told.jsonl"
     told = in_process("capture", out, "--json", config=office.config).json()
     events = len(lines(out)) - 1
@@ -118,13 +118,13 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> Non
     assert [each.read_text() for each in tmp_path.iterdir()] == ["mine\n"]
 
 
-def test_a_kind_of_event_that_is_none_is_refused(office: Office) -> None:
+def test_an_unknown_kind_of_event_is_refused(office: Office) -> None:
     said = in_process("capture", "-", "--kind", "webhook", config=office.config)
     assert (said.code, said.out) == (2, "")
     assert "'delivery', 'read'" in " ".join(said.err.replace("│", " ").split())
 
 
-def test_a_store_that_nobody_knows_is_refused(office: Office) -> None:
+def test_an_unknown_store_is_refused(office: Office) -> None:
     out = office.folder / "nothing.jsonl"
     said = in_process("capture", out, "--store", "shop", config=office.config)
     assert (said.code, out.exists()) == (2, False)
@@ -133,7 +133,7 @@ def test_a_store_that_nobody_knows_is_refused(office: Office) -> None:
     assert in_process("capture", out, *quiet, config=office.config).code == 0
 
 
-def test_a_capture_into_no_folder_says_how_to_mend_it(office: Office) -> None:
+def test_a_capture_into_a_missing_folder_says_how_to_fix_it(office: Office) -> None:
     out = office.folder / "none" / "day.jsonl"
     said = in_process("capture", out, config=office.config)
     assert said.code == 1
@@ -156,7 +156,7 @@ def test_filters_choose(office: Office, number: int) -> None:
     assert found("--store", "other") == []
 
 
-async def test_a_capture_says_what_it_had_to_leave_out() -> None:
+async def test_a_capture_names_the_events_it_had_to_leave_out() -> None:
     with lone_office() as office:
         await fill(office, *orders(2))
         async with started_store(office.database) as store:
@@ -169,7 +169,7 @@ async def test_a_capture_says_what_it_had_to_leave_out() -> None:
     assert len([json.loads(line) for line in said.out.splitlines()]) == 2
 
 
-def test_a_time_that_is_none_is_told(office: Office) -> None:
+def test_an_invalid_time_is_reported(office: Office) -> None:
     for command, option in (
         (("capture", "-"), "--since"),
         (("replay", "day.jsonl"), "--until"),
@@ -218,7 +218,7 @@ def test_an_option_that_would_do_nothing_is_refused(
     assert told in " ".join(said.err.split())
 
 
-def test_what_was_lost_is_shown(office: Office, captured: Path, number: int) -> None:
+def test_lost_events_are_shown(office: Office, captured: Path, number: int) -> None:
     played = in_process(
         "replay", captured, "--drop", "1", "--json", config=office.config
     )
@@ -268,7 +268,7 @@ def test_a_replay_into_a_file_is_kept(office: Office, captured: Path) -> None:
     assert count(into, "orders") == count(office.database, "orders")
 
 
-def test_a_receiver_gets_the_deliveries_signed_anew(
+def test_a_receiver_gets_the_deliveries_with_new_signatures(
     platform: ReferenceProcess, captured: Path
 ) -> None:
     """Another daemon with another secret ends with the same orders."""
@@ -290,14 +290,18 @@ def test_a_receiver_gets_the_deliveries_signed_anew(
             assert "answered 401" in wrong.out
 
 
-def test_an_address_where_nobody_is_is_told(office: Office, captured: Path) -> None:
+def test_an_address_without_a_server_is_reported(
+    office: Office, captured: Path
+) -> None:
     said = in_process("replay", captured, "--to", NOBODY, config=office.config)
     assert said.code == 1
     assert NOBODY in said.err
 
 
 @pytest.mark.parametrize("topic", SAMPLES)
-def test_a_sample_of_each_topic_is_taken_and_folded(office: Office, topic: str) -> None:
+def test_a_sample_of_each_topic_is_accepted_and_folded(
+    office: Office, topic: str
+) -> None:
     said = backhaul("trigger", topic, config=office.config)
     assert said.code == 0, said.err
     states = (office.database, "events", "state")
@@ -387,7 +391,7 @@ def test_webhooks_are_not_forwarded_to_their_own_daemon(office: Office) -> None:
     assert "is this daemon's own address" in said.err
 
 
-def test_a_trigger_says_that_the_daemon_takes_it_for_real(office: Office) -> None:
+def test_a_trigger_says_that_the_daemon_treats_it_as_real(office: Office) -> None:
     said = in_process("trigger", "products/create", config=office.config)
     told = " ".join(said.err.split())
     assert "the daemon takes the sample for a real event" in told
@@ -419,7 +423,7 @@ def test_a_trigger_to_the_daemon_of_a_live_store_needs_a_word(office: Office) ->
         office.write()
 
 
-def test_a_trigger_is_told_as_json(office: Office) -> None:
+def test_a_trigger_is_reported_as_json(office: Office) -> None:
     url = f"{(office.live() or {})['public_url']}/webhooks/main"
     trigger = ("trigger", "products/create", "--json")
     taken = in_process(*trigger, config=office.config)
@@ -430,13 +434,13 @@ def test_a_trigger_is_told_as_json(office: Office) -> None:
     assert (refused.code, json.loads(refused.out)["status"]) == (1, 401)
 
 
-def test_a_topic_without_a_sample_is_told(office: Office) -> None:
+def test_a_topic_without_a_sample_is_reported(office: Office) -> None:
     said = in_process("trigger", "orders/exploded", config=office.config)
     assert said.code == 1
     assert "orders/create" in said.err
 
 
-def test_a_body_of_ones_own_is_sent_as_it_is(office: Office) -> None:
+def test_a_given_body_is_sent_as_it_is(office: Office) -> None:
     body = office.folder / "body.json"
     body.write_bytes(b'{ "odd" : 1 }')
     said = backhaul("trigger", "orders/exploded", "--data", body, config=office.config)

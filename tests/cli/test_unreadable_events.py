@@ -60,7 +60,7 @@ async def test_why_names_the_event_of_an_order_that_was_never_mirrored(
     assert "backhaul quarantine show 1" in shown
 
 
-async def test_why_tells_what_could_not_be_read_of_a_mirrored_order(
+async def test_why_shows_the_unreadable_parts_of_a_mirrored_order(
     office: Office,
 ) -> None:
     known = payloads.order("ord_7003", number=7003, name="#7003")
@@ -72,7 +72,7 @@ async def test_why_tells_what_could_not_be_read_of_a_mirrored_order(
 
 
 @pytest.mark.parametrize("words", ["7002", "#7002", "web-7002", "ord_7002"])
-async def test_search_finds_what_is_only_in_quarantine(
+async def test_search_finds_events_that_are_only_in_quarantine(
     words: str, office: Office
 ) -> None:
     await fold(office, unreadable(7002))
@@ -83,7 +83,7 @@ async def test_search_finds_what_is_only_in_quarantine(
     assert told(office, "search", "7003") == []
 
 
-async def test_the_quarantine_lists_what_each_event_is_about(office: Office) -> None:
+async def test_the_quarantine_lists_the_object_of_each_event(office: Office) -> None:
     await fold(
         office,
         unreadable(7002),
@@ -104,7 +104,7 @@ async def test_status_names_the_order_whose_commands_wait(office: Office) -> Non
     assert "event 1 could not be read" in shown
 
 
-async def test_a_person_may_give_up_an_event(office: Office) -> None:
+async def test_an_operator_may_discard_an_event(office: Office) -> None:
     await fold(office, unreadable(7002))
     drop = ("quarantine", "drop", "1", "--reason", "seen")
     done = await asyncio.to_thread(in_process, *drop, config=office.config)

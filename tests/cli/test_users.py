@@ -70,7 +70,7 @@ def test_a_user_comes_and_changes_and_stays_as_the_last_admin(office: Office) ->
         (("reset-totp", "bob"), {}),
     ],
 )
-def test_each_change_is_told_as_json(
+def test_each_change_is_reported_as_json(
     office: Office,
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
@@ -84,7 +84,7 @@ def test_each_change_is_told_as_json(
     assert say(office, *words, "--json").json() == {"name": "bob", **told}
 
 
-def test_a_password_is_asked_for_beside_what_is_told(
+def test_a_password_is_prompted_for_beside_the_json_output(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a program reads is JSON and nothing else."""
@@ -106,7 +106,7 @@ def test_a_password_is_asked_for_beside_what_is_told(
         (("reset-totp", "eve"), "user eve does not exist"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(
+def test_an_impossible_change_is_refused_in_words(
     office: Office, words: tuple[str, ...], why: str
 ) -> None:
     refused = say(office, *words)
@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused_in_words(
     assert roles(office) == {}
 
 
-def test_a_short_password_is_none(
+def test_a_short_password_is_refused(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
@@ -151,7 +151,9 @@ def test_the_token_for_the_first_login_goes_with_the_first_user(office: Office) 
 
 @pytest.mark.programs
 @pytest.mark.usefixtures("typed")
-def test_it_goes_beside_a_running_daemon_too(platform: ReferenceProcess) -> None:
+def test_users_can_be_changed_beside_a_running_daemon(
+    platform: ReferenceProcess,
+) -> None:
     with office_of(platform) as office, daemon_process(office) as started:
         started.await_ready()
         token = office.database.parent / "first-login-token"

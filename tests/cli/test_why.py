@@ -162,7 +162,7 @@ def test_an_order_shows_its_events_and_its_stock(office: Office) -> None:
         }
 
 
-def test_an_attempt_under_way_is_told_from_one_that_was_cut_off(
+def test_an_attempt_under_way_differs_from_an_interrupted_one(
     office: Office,
 ) -> None:
     stopped = "the daemon stopped while it was sending this command"
@@ -196,7 +196,7 @@ def test_a_sku_shows_no_work_and_no_stock_of_its_sisters(office: Office) -> None
 
 
 @pytest.mark.parametrize("name", ["cus_1", "asha@example.com", "ASHA@example.com"])
-def test_a_customer_shows_what_was_ordered_and_sent(name: str, office: Office) -> None:
+def test_a_customer_shows_orders_and_shipments(name: str, office: Office) -> None:
     assert steps(office, "customer", name) == [
         "order #1001: placed now PENDING, PENDING, FULFILLED",
         "order #1001: shipped BlueDart BD1",
@@ -263,7 +263,7 @@ def test_a_clock_that_was_set_back_shows_a_negative_time(
     assert f"echo of c: confirmed by event 1, {shown} s after it was sent" in found
 
 
-def test_a_read_is_told_from_a_delivery(office: Office) -> None:
+def test_a_read_is_distinguished_from_a_delivery(office: Office) -> None:
     overwrite(office.database, "inbox", {"kind": "read"}, id=3)
     found = steps(office, "order", "1001")
     assert any(step.startswith("event 5") for step in found)
@@ -280,7 +280,7 @@ def test_a_read_is_told_from_a_delivery(office: Office) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["4711", 'x"y@z', "%", "9" * 30, "\0"])
-def test_what_is_not_there_is_said_with_where_was_looked(
+def test_a_missing_object_is_reported_with_the_places_searched(
     kind: str, where: str, name: str, office: Office
 ) -> None:
     said = in_process("why", kind, name, config=office.config)
@@ -293,7 +293,7 @@ def test_what_is_not_there_is_said_with_where_was_looked(
     ("kind", "name"),
     [("order", "1001"), ("product", "prod_1"), ("sku", "LS-S"), ("customer", "cus_1")],
 )
-def test_every_life_fits_a_narrow_terminal(
+def test_every_timeline_fits_a_narrow_terminal(
     kind: str, name: str, office: Office
 ) -> None:
     told = in_process("why", kind, name, config=office.config)

@@ -104,7 +104,7 @@ async def test_a_record_that_nearly_names_an_order_is_listed(
     assert f"order {name!r} is not known" in detail
 
 
-async def test_a_record_that_was_given_up_is_listed_too(office: Office) -> None:
+async def test_a_discarded_record_is_listed_too(office: Office) -> None:
     await fold(office, KNOWN)
     await hand_in(office, fulfillment("7100"))
     drop = ("quarantine", "drop", "1", "--reason", "seen")
@@ -167,7 +167,7 @@ async def test_an_order_that_only_a_record_names_is_explained(
     assert ("see: backhaul quarantine show 1" in step["detail"]) is pointer
 
 
-async def test_the_quarantine_lists_what_each_record_is_about(office: Office) -> None:
+async def test_the_quarantine_lists_the_object_of_each_record(office: Office) -> None:
     stock = StockAdjustment(key="s", sku="LS-9", delta=1)
     await hand_in(office, fulfillment("7009"), stock)
     await hand_in(office, Bad(key="b", raw="?", reason="no row"))
@@ -207,14 +207,16 @@ async def test_an_unhandled_event_names_no_object_of_another_kind(
     assert (said.code, "its webhook has not arrived" in said.err) == (1, True)
 
 
-async def test_search_finds_what_an_unhandled_event_names(office: Office) -> None:
+async def test_search_finds_objects_that_an_unhandled_event_names(
+    office: Office,
+) -> None:
     await fold(office, envelope(*UNKNOWN_TOPICS[0]))
     (found,) = ask(office, "search", "7009")
     assert (found["kind"], found["id"]) == ("order", "ord_79")
     assert "unknown topic 'orders/edited'" in found["found"]
 
 
-async def test_an_event_that_was_given_up_is_still_named(office: Office) -> None:
+async def test_a_discarded_event_is_still_named(office: Office) -> None:
     order = payloads.order("ord_79", number=7009) | {"status": None}
     await fold(office, envelope("orders/cancelled", order))
     drop = ("quarantine", "drop", "1", "--reason", "seen")

@@ -163,6 +163,7 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/quarantine/change": rows,
     "/secrets/accept": dropped,
     "/secrets/drop": secret,
+    "/stores/{}/backfill": form("/stores/main/backfill", since="2026-02-01"),
     "/stores/{}/{}": webhook,
     "/targets/release": held,
     "/targets/resume": stop,
@@ -214,7 +215,7 @@ def _shape(path: str) -> str:
 
 
 @pytest.mark.parametrize("deed", DEEDS)
-async def test_what_the_audit_cannot_take_is_not_done(
+async def test_an_action_without_its_audit_entry_is_not_done(
     office: Office, deed: str
 ) -> None:
     path, fields = await DEEDS[deed](office)

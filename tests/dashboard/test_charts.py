@@ -60,7 +60,7 @@ def test_a_percentile_is_one_of_all_daemons_and_minutes() -> None:
     assert p99 == pytest.approx(8, rel=0.1)
 
 
-def test_the_error_rate_is_a_part_of_what_was_tried() -> None:
+def test_the_error_rate_is_a_share_of_the_attempts() -> None:
     some = [sample(2, requests=8, failed_requests=2), sample(1, requests=0)]
     assert line(some, "errors", "platform requests")[-3:] == [25, None, None]
 

@@ -68,7 +68,7 @@ def attempt(office: Office, command: str, outcome: str, status: int) -> None:
     insert(office.path, "attempts", **row, **times)
 
 
-async def test_one_decision_is_recommended_and_the_others_are_apart(
+async def test_a_single_decision_is_recommended_and_the_others_are_apart(
     office: Office,
 ) -> None:
     id_ = await office.plan(state="parked")

@@ -62,7 +62,9 @@ async def test_only_checked_commands_are_parked(office: Office) -> None:
     assert states(office) == ["parked", "parked", "planned"]
 
 
-async def test_what_was_sent_before_is_not_resent_with_others(office: Office) -> None:
+async def test_a_command_that_was_sent_before_is_not_resent_in_bulk(
+    office: Office,
+) -> None:
     sent = await office.plan("ord_1", "parked")
     overwrite(office.path, "commands", {"sent_at": "2026-03-01T12:00:00.000Z"}, id=sent)
     fresh = await office.plan("ord_2", "parked")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         (None, None, "key-1"),
     ],
 )
-def test_a_record_is_shown_as_what_it_is(
+def test_a_record_is_shown_with_its_kind(
     kind: str | None, record: dict[str, Any] | None, said: str
 ) -> None:
     payload = json.dumps({"kind": kind, "record": record} if kind else None)
@@ -83,7 +83,7 @@ async def submit(office: Office, file: str, *states: str) -> None:
             overwrite(office.path, "commands", {"state": state}, id=id_)
 
 
-async def test_files_are_counted_by_what_became_of_their_rows(office: Office) -> None:
+async def test_files_are_counted_by_the_outcome_of_their_rows(office: Office) -> None:
     await submit(office, "old.csv", "applied", "applied", "bad", "rejected", "planned")
     await office.clock.advance(7_200)
     await submit(office, "new.csv", "planned")

@@ -45,7 +45,7 @@ async def resend(browser: Browser, command: str) -> dict[str, str]:
         ("parked", "settle-applied", "applied"),
     ],
 )
-async def test_a_person_moves_a_command_in_its_own_name(
+async def test_an_operator_decides_under_the_own_name(
     office: Office, before: str, verb: str, after: str
 ) -> None:
     command = await office.plan(state=before)
@@ -58,7 +58,7 @@ async def test_a_person_moves_a_command_in_its_own_name(
 
 
 @pytest.mark.parametrize("reason", [" ", "why " * 200], ids=["none", "too long"])
-async def test_a_decision_without_a_reason_that_can_be_listed_is_none(
+async def test_a_decision_without_a_readable_reason_is_refused(
     reason: str, office: Office
 ) -> None:
     command = await office.plan()
@@ -67,7 +67,7 @@ async def test_a_decision_without_a_reason_that_can_be_listed_is_none(
     assert (answer.status, state(office, command)) == (422, "planned")
 
 
-async def test_a_decision_on_what_has_moved_meanwhile_is_none(office: Office) -> None:
+async def test_a_decision_on_a_changed_command_is_refused(office: Office) -> None:
     command = await office.plan(state="parked")
     browser = await office.browser("otto")
     answer = await browser.post(
@@ -76,7 +76,7 @@ async def test_a_decision_on_what_has_moved_meanwhile_is_none(office: Office) ->
     assert (answer.status, state(office, command)) == (422, "parked")
 
 
-async def test_what_is_sent_again_is_shown_byte_by_byte(office: Office) -> None:
+async def test_a_resend_is_shown_byte_by_byte(office: Office) -> None:
     command = await office.plan(state="parked")
     browser = await office.browser("otto")
     page = html.unescape(await browser.read(f"/commands/{command}/resend"))
@@ -89,7 +89,9 @@ async def test_what_is_sent_again_is_shown_byte_by_byte(office: Office) -> None:
     assert office.audit() == [("otto", "commands resend", "the parcel is there")]
 
 
-async def test_what_would_be_sent_otherwise_by_now_is_not(office: Office) -> None:
+async def test_a_resend_that_changed_since_it_was_shown_is_refused(
+    office: Office,
+) -> None:
     command = await office.plan(state="parked")
     browser = await office.browser("otto")
     form = await resend(browser, command)
@@ -150,7 +152,7 @@ async def test_a_number_is_sent_alone_where_the_order_is_shipped_whole(
     assert office.audit()[-1][:2] == ("otto", "quarantine correct")
 
 
-async def test_a_row_is_given_up_for_a_reason_only(office: Office) -> None:
+async def test_a_row_is_discarded_with_a_reason_only(office: Office) -> None:
     row = await set_aside(office)
     browser = await office.browser("otto")
     assert (await browser.post(f"/quarantine/{row}/drop")).status == 422
@@ -175,7 +177,7 @@ async def test_a_held_file_is_applied_or_discarded_as_a_whole(office: Office) ->
     assert office.audit()[0][:2] == ("otto", "quarantine retry")
 
 
-async def test_nothing_that_anybody_wrote_is_read_as_a_page(office: Office) -> None:
+async def test_no_user_text_is_rendered_as_html(office: Office) -> None:
     order = payloads.order("ord_1", name=HOSTILE, note=HOSTILE)
     product = payloads.product("prod_1", title=HOSTILE)
     bodies = [

@@ -68,7 +68,7 @@ async def test_deliveries_are_listed_and_filtered(office: Office) -> None:
     assert answer.status == 422
 
 
-async def test_one_delivery_shows_its_attempts_and_its_object(office: Office) -> None:
+async def test_a_delivery_shows_its_attempts_and_its_object(office: Office) -> None:
     (seq,) = await deliver(office, "o1", cause=Cause.UNDECIDABLE)
     browser = await office.browser("otto")
     page = html.unescape(await browser.read(f"/deliveries/{seq}"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.admin.accounts import FREE_ADDRESS
+from backhaul.admin.accounts import FREE_ADDRESS, Passwords
 from backhaul.store.operators import MAX_IDLE_SECONDS, MAX_SESSION_SECONDS, Role
 from scenes.dashboard import COOKIE, PASSWORD, open_office
 from scenes.databases import locked
@@ -32,17 +32,32 @@ async def is_in(browser: Browser) -> bool:
     return (await browser.get("/")).status == 200
 
 
-async def test_a_password_is_kept_as_argon2id_only(office: Office) -> None:
+async def test_a_password_is_kept_as_scrypt_only(office: Office) -> None:
     vera = await office.store.users.find("vera")
     assert vera is not None
-    assert vera.secret.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    assert vera.secret.startswith("$scrypt$ln=14,r=8,p=5$")
     assert PASSWORD not in vera.secret
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "",
+        "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g",
+        "$scrypt$ln=14,r=8,p=5$A$aGFzaGhhc2g",
+        "$scrypt$ln=14,r=8,p=5$c2FsdHNhbHQ",
+        "$scrypt$ln=14,r=8,p=5$c2FsdHNhbHQ$ħash",
+        "$scrypt$ln=99,r=99,p=99$c2FsdHNhbHQ$aGFzaGhhc2g",
+    ],
+)
+async def test_a_hash_that_is_no_hash_fits_no_password(damaged: str) -> None:
+    assert not await Passwords().verify(damaged, PASSWORD)
 
 
 @pytest.mark.parametrize(
     ("name", "password"), [("vera", "wrong" * 3), ("nobody", PASSWORD), ("", "")]
 )
-async def test_a_wrong_name_or_password_lets_nobody_in(
+async def test_a_wrong_name_or_password_is_refused(
     office: Office, name: str, password: str
 ) -> None:
     browser = await office.browser()
@@ -76,7 +91,7 @@ async def test_each_login_has_a_token_of_its_own_and_ends_the_one_before(
     assert answer.status == 303
 
 
-async def test_who_logs_in_at_another_port_of_the_machine_stays_logged_in(
+async def test_a_login_at_another_port_of_the_machine_keeps_the_session(
     office: Office, tmp_path: Path
 ) -> None:
     """Cookies know nothing of ports: a browser sends both dashboards both of them."""
@@ -101,7 +116,7 @@ async def test_a_host_that_cannot_be_shows_the_way_in(
     assert (await browser.get("/", headers={"Host": host})).status == 303
 
 
-async def test_who_logs_out_is_out(office: Office) -> None:
+async def test_a_logout_ends_the_session(office: Office) -> None:
     browser = await office.browser("vera")
     token = browser.cookie()
     await browser.post("/logout")
@@ -139,7 +154,7 @@ async def test_after_twelve_hours_everybody_logs_in_again(office: Office) -> Non
     assert not await is_in(browser)
 
 
-async def test_what_becomes_of_a_user_counts_at_once(office: Office) -> None:
+async def test_a_change_of_a_user_applies_at_once(office: Office) -> None:
     browser = await office.browser("ada")
     users = office.store.users
     await users.add("eve", Role.ADMIN, "none", "the test")
@@ -165,7 +180,7 @@ async def test_a_disabled_user_is_out_at_once_and_cannot_log_in(office: Office) 
     assert (await browser.log_in("vera")).status == 303
 
 
-async def test_the_own_password_is_changed_by_who_knows_it(office: Office) -> None:
+async def test_changing_the_own_password_needs_the_old_one(office: Office) -> None:
     browser, elsewhere = await office.browser("vera"), await office.browser("vera")
     new = {"new": PASSWORD * 2, "again": PASSWORD * 2}
     assert (await browser.post("/account/password", old="?", **new)).status == 422
@@ -176,7 +191,7 @@ async def test_the_own_password_is_changed_by_who_knows_it(office: Office) -> No
     assert (await browser.log_in("vera", PASSWORD * 2)).status == 303
 
 
-async def test_a_database_that_takes_no_writes_keeps_nobody_out(
+async def test_a_database_that_accepts_no_writes_still_allows_logins(
     office: Office, lines: list[str]
 ) -> None:
     """An operator comes then to see why; the log has what the audit has not."""
@@ -212,7 +227,9 @@ async def test_a_new_password_that_is_not_sent_is_refused(office: Office) -> Non
     assert await is_in(browser)
 
 
-async def test_who_guesses_is_slowed_down_and_a_wait_is_enough(office: Office) -> None:
+async def test_password_guesses_are_slowed_down_and_a_wait_is_enough(
+    office: Office,
+) -> None:
     browser = await office.browser()
     for _ in range(6):
         await office.clock.advance(1)
@@ -310,7 +327,7 @@ async def test_behind_a_trusted_proxy_with_https_the_cookie_is_bound_to_the_host
         assert (await browser.send("/login", form, plain)).status == 403
 
 
-async def test_nobody_logs_in_over_plain_http_from_elsewhere(office: Office) -> None:
+async def test_a_remote_login_over_plain_http_is_refused(office: Office) -> None:
     browser = await office.browser()
     host = {"Host": "backhaul.lan:8751", "Origin": "http://backhaul.lan:8751"}
     # A peer that is not a trusted proxy may say what he likes.

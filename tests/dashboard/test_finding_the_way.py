@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from loguru import logger
 
 from backhaul.admin.navigation import SECTIONS, place_of
 from backhaul.admin.rendering import THEME_COOKIE
 from backhaul.store.operators import Role
+from backhaul.store.records import NewRecord, Unmatched
 from scenes import payloads
 from scenes.databases import take
 
@@ -33,7 +35,7 @@ async def test_every_page_is_in_one_of_five_sections(office: Office) -> None:
                 assert shown[:2] == [(first, "true"), (page.path, "page")]
 
 
-async def test_a_section_shows_a_role_only_what_it_may_read(office: Office) -> None:
+async def test_a_section_shows_only_the_pages_a_role_may_read(office: Office) -> None:
     for name, role in (
         ("vera", Role.VIEWER),
         ("otto", Role.OPERATOR),
@@ -50,7 +52,8 @@ async def test_a_section_shows_a_role_only_what_it_may_read(office: Office) -> N
     ("path", "page"),
     [
         ("/mirror/order/main/ord_1", "/orders"),
-        ("/mirror/sku/main/var_1", "/products"),
+        ("/mirror/sku/main/var_1", "/stock"),
+        ("/mirror/product/main/prod_1", "/products"),
         ("/mirror", "/mirror"),
         ("/commands/0000/resend", "/commands"),
         ("/account", ""),
@@ -113,6 +116,54 @@ async def test_the_only_result_of_the_field_in_the_header_is_opened(
     assert (await browser.get("/mirror?q=%231001")).status == 200
     assert (await browser.get("/mirror?jump=yes&q=nothing")).status == 200
     assert (await browser.get("/mirror?jump=yes")).status == 200
+
+
+async def test_the_number_of_an_order_opens_it_before_an_event_of_that_number(
+    office: Office,
+) -> None:
+    one = payloads.order() | {"number": 1, "name": "#1"}
+    await take(office.store, payloads.envelope("orders/create", one))
+    await office.index()
+    browser = await office.browser("vera")
+    for text in ("1", "%231"):
+        answer = await browser.get(f"/mirror?jump=yes&q={text}")
+        assert answer.headers["Location"] == "/mirror/order/main/ord_1"
+    page = await browser.read("/mirror?q=1")
+    assert page.index('href="/mirror/order/main/ord_1"') < page.index(
+        'href="/events/1"'
+    )
+
+
+async def test_a_page_that_fails_says_where_the_details_are(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, Any]] = []
+    sink = logger.add(lambda line: told.append(line.record["extra"]), level="ERROR")
+    browser = await office.browser("otto")
+    monkeypatch.setattr("backhaul.admin.pages.overview.duration_text", None)
+    answer = await browser.get("/records")
+    page = await answer.text()
+    logger.remove(sink)
+    [said] = [each for each in told if each["action"] == "page.failed"]
+    assert answer.status == 500
+    assert f"under error {said['error']}" in page
+    assert 'href="/">Back to the overview' in page
+
+
+async def test_records_that_wait_are_listed_with_what_they_wait_for(
+    office: Office,
+) -> None:
+    row = NewRecord("parcel", b"null", "{}", "", "parcels.csv:2")
+    await office.store.records.accept(
+        "courier",
+        "main",
+        [row],
+        None,
+        lambda *_: Unmatched("unknown order #9001", final=False),
+    )
+    page = await (await office.browser("vera")).read("/records")
+    assert "parcels.csv:2" in page
+    assert "10m after it was received" in page
 
 
 async def test_a_time_is_shown_in_utc_without_a_script(office: Office) -> None:

@@ -50,7 +50,7 @@ def test_a_time_in_a_text_is_a_time_of_the_page() -> None:
 
 
 @pytest.mark.parametrize("text", ["2026-99-99T12:00:00Z", "9999-12-31T23:59:60Z"])
-def test_what_looks_like_a_time_is_shown_as_it_is(text: str) -> None:
+def test_text_that_looks_like_a_time_is_shown_as_it_is(text: str) -> None:
     assert f">{text}<" in with_times(text)
 
 

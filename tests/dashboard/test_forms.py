@@ -39,7 +39,7 @@ async def test_without_the_sessions_token_nothing_changes(
     assert (answer.status, paused(office)) == (403, False)
 
 
-async def test_the_token_of_another_session_is_none(office: Office) -> None:
+async def test_the_token_of_another_session_is_refused(office: Office) -> None:
     browser, other = await office.browser("otto"), await office.browser("ada")
     answer = await browser.send(PAUSE, JOB | {"csrf": other.csrf}, browser.own())
     assert (answer.status, paused(office)) == (403, False)
@@ -59,7 +59,7 @@ async def test_the_token_of_another_session_is_none(office: Office) -> None:
         {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
     ],
 )
-async def test_what_another_site_sends_changes_nothing(
+async def test_a_form_of_another_site_changes_nothing(
     office: Office, said: dict[str, str]
 ) -> None:
     browser = await office.browser("otto")

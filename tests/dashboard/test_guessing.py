@@ -62,7 +62,7 @@ async def attempt(
     return int(answer.status)
 
 
-async def test_ten_guesses_of_a_stranger_do_not_lock_the_person_out(
+async def test_ten_guesses_from_another_address_do_not_lock_the_user_out(
     behind: Office,
 ) -> None:
     browser = await behind.browser()
@@ -72,7 +72,7 @@ async def test_ten_guesses_of_a_stranger_do_not_lock_the_person_out(
     assert await attempt(browser, OWN) == 303
 
 
-async def test_guesses_beside_a_person_at_one_address_do_not_lock_them_out(
+async def test_guesses_from_the_address_of_a_user_do_not_lock_them_out(
     behind: Office,
 ) -> None:
     """An office, or a provider, may have one address for many."""
@@ -99,7 +99,7 @@ async def test_a_past_login_is_known_after_a_restart(tmp_path: Path) -> None:
             assert await attempt(browser, OWN) == 303
 
 
-async def test_the_past_logins_of_somebody_removed_are_not_those_of_the_next(
+async def test_a_new_user_does_not_inherit_logins_of_a_removed_one(
     behind: Office,
 ) -> None:
     browser = await behind.browser()
@@ -113,7 +113,7 @@ async def test_the_past_logins_of_somebody_removed_are_not_those_of_the_next(
     assert answers == [401] * FREE_PAIR + [429] * 2
 
 
-async def test_a_proxy_that_is_not_trusted_names_nobody(tmp_path: Path) -> None:
+async def test_an_untrusted_proxy_cannot_name_a_client(tmp_path: Path) -> None:
     async with open_office(tmp_path) as office:
         await office.people()
         browser = await office.browser()
@@ -225,7 +225,7 @@ def test_an_ipv6_address_counts_as_its_network(address: str, counts_as: str) -> 
         ("192.0.2.1", ["203.0.113.7"], "192.0.2.1"),
     ],
 )
-def test_only_a_trusted_proxy_says_who_calls(
+def test_only_a_trusted_proxy_names_the_client(
     peer: str, told: list[str], address: str
 ) -> None:
     headers = CIMultiDict([("X-Forwarded-For", each) for each in told])

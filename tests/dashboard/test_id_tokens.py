@@ -85,7 +85,7 @@ WRONG: dict[str, tuple[Callable[[IdentityProvider], None], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_a_wrong_token_lets_nobody_in(both: Both, wrong: str) -> None:
+async def test_a_wrong_token_is_refused(both: Both, wrong: str) -> None:
     office, provider = both
     change, said = WRONG[wrong]
     change(provider)

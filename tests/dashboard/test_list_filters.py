@@ -126,7 +126,7 @@ async def test_a_wrong_filter_is_explained(name: str, office: Office) -> None:
     assert answer.status == 422
 
 
-async def test_what_is_seen_is_exported_without_formulas(office: Office) -> None:
+async def test_the_filtered_list_is_exported_without_formulas(office: Office) -> None:
     id_ = await office.plan(state="parked")
     await office.plan("ord_2")
     overwrite(office.path, "commands", {"reason": "=1+1"}, id=id_)

@@ -82,7 +82,7 @@ async def test_a_stream_goes_on_after_a_bug_in_what_it_reads(
     stream.close()
 
 
-async def test_a_stream_says_nothing_of_what_things_contain(office: Office) -> None:
+async def test_a_stream_reveals_no_content(office: Office) -> None:
     stream = await open_stream(await office.browser("vera"))
     await hear(stream, "data: begin")
     command = await office.plan("ord_secret")
@@ -108,7 +108,7 @@ async def test_a_stream_ends_when_its_user_is_removed(office: Office) -> None:
     assert await ends(stream)
 
 
-async def test_a_session_has_so_many_streams_and_no_more(office: Office) -> None:
+async def test_the_streams_of_a_session_are_limited(office: Office) -> None:
     browser, other = await office.browser("vera"), await office.browser("vera")
     streams = [await open_stream(browser) for _ in range(MOST_OF_SESSION)]
     assert (await browser.get("/live")).status == 429
@@ -125,7 +125,7 @@ async def test_the_listener_stops_beside_open_streams(office: Office) -> None:
     assert not await ends(stream)
 
 
-async def test_a_refresh_takes_no_notice_of_the_next_page(office: Office) -> None:
+async def test_a_refresh_ignores_the_next_page(office: Office) -> None:
     browser = await office.browser("otto")
     await browser.post("/jobs/pause", job="prune", store="")
     refreshed = await browser.get("/jobs", headers={"X-Refresh": "live"})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul.store.records import NewRecord, Unmatched
 from dashboard.test_operating import pages
 from scenes import payloads
 from scenes.damaged_rows import insert, overwrite
@@ -90,7 +92,7 @@ async def test_an_order_shows_lines_parcels_commands_and_a_linked_history(
     assert "{" not in headline.partition("<h1>")[2]  # no JSON
 
 
-async def test_what_an_entry_mentions_is_linked(
+async def test_objects_that_an_entry_mentions_are_linked(
     office: Office, browser: Browser
 ) -> None:
     await take(office.store, order(1))
@@ -99,8 +101,24 @@ async def test_what_an_entry_mentions_is_linked(
     text = {"raw": b"", "reason": "status is null", "locator": ""}
     insert(office.path, "quarantine", **place, **text)
     page = await browser.read("/mirror/order/main/ord_1")
-    assert '; <a href="/quarantine/1">see: backhaul quarantine show 1</a>' in page
+    assert '; <a href="/quarantine/1">Show quarantined row 1</a>' in page
     assert "; ;" not in page
+
+
+async def test_an_order_says_which_of_its_records_is_in_quarantine(
+    office: Office, browser: Browser
+) -> None:
+    await take(office.store, order(1001))
+    shipment = {"kind": "fulfill", "record": {"key": "box", "order": "1001"}}
+    record = NewRecord("box", json.dumps(shipment).encode(), "raw", "", "box.csv:2")
+    found = Unmatched("the SKU LAMP is not in it", final=True)
+    await office.store.records.accept("erp", "main", [record], None, lambda *_: found)
+    page = await browser.read("/mirror/order/main/ord_1001")
+    headline = page.partition("<h2>Lines</h2>")[0]
+    assert "fulfill from erp (box.csv:2): the SKU LAMP is not in it" in headline
+    assert 'href="/quarantine/1">Show quarantined row 1</a>' in headline
+    await office.store.quarantine.drop(1, "otto", "wrong box")
+    assert "In quarantine" not in await browser.read("/mirror/order/main/ord_1001")
 
 
 async def test_other_objects_show_their_headline_values(

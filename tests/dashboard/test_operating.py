@@ -57,7 +57,7 @@ async def secrets(office: Office, *, used: timedelta | None) -> tuple[str, str]:
     return first, second
 
 
-async def test_a_secret_that_rests_is_dropped_and_taken_back(office: Office) -> None:
+async def test_an_unused_secret_is_revoked_and_restored(office: Office) -> None:
     first, second = await secrets(office, used=timedelta(days=2))
     browser = await office.browser("otto")
     form = {"store": "main", "fingerprint": first}
@@ -72,7 +72,7 @@ async def test_a_secret_that_rests_is_dropped_and_taken_back(office: Office) -> 
     ]
 
 
-async def test_a_secret_in_use_is_dropped_by_force_only(office: Office) -> None:
+async def test_a_secret_in_use_is_revoked_by_force_only(office: Office) -> None:
     first, second = await secrets(office, used=timedelta(hours=23))
     browser = await office.browser("otto")
     form = {"store": "main", "fingerprint": first}
@@ -144,7 +144,7 @@ async def test_a_viewer_sees_counts_on_hold_and_cannot_release_them(
     assert len(await office.store.read(lambda reader: reader.held_by_store())) == 1
 
 
-async def test_a_connector_is_asked_at_once(office: Office) -> None:
+async def test_a_connector_is_triggered_at_once(office: Office) -> None:
     browser = await office.browser("otto")
     assert "Run now: courier" in await browser.read("/connectors")
     assert (await browser.post("/connectors/run", name="courier")).status == 303
@@ -198,7 +198,7 @@ DELIVERY = {
 }
 
 
-async def test_what_the_platform_says_of_its_webhooks_is_shown(office: Office) -> None:
+async def test_the_webhook_facts_of_the_platform_are_shown(office: Office) -> None:
     async def list_deliveries() -> list[schemas.Delivery]:
         return [decoding.delivery(DELIVERY)]
 
@@ -219,7 +219,7 @@ async def test_what_the_platform_says_of_its_webhooks_is_shown(office: Office) -
     assert "/stores/main/deliveries" not in await viewer.read("/stores")
 
 
-async def test_a_platform_that_cannot_be_read_is_said_so(office: Office) -> None:
+async def test_a_platform_that_cannot_be_read_is_reported(office: Office) -> None:
     async def refuse() -> list[schemas.Delivery]:
         raise Unusable("GET /webhooks: 403")
 
@@ -259,7 +259,7 @@ def flood(office: Office, times: int) -> None:
 
 
 @pytest.mark.parametrize("more", [0, 1, 50])
-async def test_what_changes_all_the_time_hides_nothing_else(
+async def test_a_frequently_changed_object_hides_no_other(
     office: Office, more: int
 ) -> None:
     bodies = [
@@ -357,7 +357,7 @@ async def test_a_list_that_cannot_be_read_is_named_beside_the_time(
         assert "orders cannot be read" in page, path
 
 
-async def test_what_is_asked_of_a_store_is_confirmed_first(office: Office) -> None:
+async def test_an_action_on_a_store_is_confirmed_first(office: Office) -> None:
     browser = await office.browser("otto")
     page = await browser.read("/stores")
     assert '"/stores/main/sync"' in page

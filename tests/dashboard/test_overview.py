@@ -25,7 +25,7 @@ def problems(page: str) -> list[tuple[str, str]]:
     return re.findall(r'class="problem (\w+)">.*?<strong>([^<]+)<', page, re.DOTALL)
 
 
-async def test_one_line_says_that_nothing_is_wrong(tmp_path: Path) -> None:
+async def test_a_single_line_says_that_nothing_is_wrong(tmp_path: Path) -> None:
     async with open_office(tmp_path, {"connectors": {}}) as office:
         await office.people()
         page = await overview(office)

@@ -57,15 +57,17 @@ async def test_all_that_match_are_retried(office: Office) -> None:
     assert len(office.audit()) == MANY
     assert {entry[:2] for entry in office.audit()} == {("otto", "quarantine retry")}
     page = await browser.read("/quarantine")
-    assert f"Rows: {MANY} wait to be matched." in page
+    assert f"Rows: {MANY} are tried again now." in page
     assert "Rows that match: 1" in page
 
 
 async def test_only_checked_rows_are_discarded_for_a_reason(office: Office) -> None:
     await lamps(office, 3)
     browser = await office.browser("otto")
-    checked = {"row:1": "on", "row:3": "on", "rows": ""}
+    checked = {"row:1": "on", "row:3": "on"}
     page = await shown(browser, "discard", where=UNKNOWN, **checked)
+    assert "2 rows: discarded" in page
+    page = await shown(browser, "discard", where=UNKNOWN, rows="", **checked)
     assert "2 rows: discarded" in page
     assert (await confirm(browser, page)).status == 422
     assert states(office) == ["open"] * 3
@@ -74,7 +76,7 @@ async def test_only_checked_rows_are_discarded_for_a_reason(office: Office) -> N
     assert [entry[1] for entry in office.audit()] == ["quarantine drop"] * 2
 
 
-async def test_one_field_is_edited_in_all(office: Office) -> None:
+async def test_a_single_field_is_edited_in_all_selected_rows(office: Office) -> None:
     await lamps(office, 2)
     browser = await office.browser("otto")
     page = await shown(browser, "edit", where=UNKNOWN, field="sku", value="LAMP-20")
@@ -91,12 +93,39 @@ async def test_a_row_that_cannot_be_edited_so_stays_and_is_named(
     await lamps(office, 2)
     browser = await office.browser("otto")
     page = await shown(browser, "edit", where=UNKNOWN, field="colour", value="red")
+    why = "Row 2 would be refused: a record of the kind adjust has no field colour"
+    assert why in html.unescape(page)
     more = {"field": "colour", "value": "red"}
-    assert (await confirm(browser, page, **more)).status == 303
+    answer = await confirm(browser, page, **more)
+    assert (answer.status, answer.headers["Location"]) == (
+        *(303, "/quarantine?where=reason%3Dunknown_sku"),
+    )
     text = html.unescape(await browser.read("/quarantine"))
     assert "2 could not be changed, such as row 1: a record of the kind adjust" in text
     assert "has no field colour" in text
     assert (states(office), office.audit()) == (["open"] * 2, [])
+
+
+async def test_a_value_that_is_not_valid_is_refused_in_the_preview(
+    office: Office,
+) -> None:
+    await lamps(office, 2)
+    browser = await office.browser("otto")
+    page = await shown(browser, "edit", where=UNKNOWN, field="delta", value="one")
+    assert "Row 2 would be refused: the edited row is not a valid adjust" in page
+    page = await shown(browser, "edit", where=UNKNOWN, field="delta", value="2")
+    assert "would be refused" not in page
+
+
+async def test_the_fields_of_the_first_record_are_offered(office: Office) -> None:
+    await lamps(office, 1)
+    browser = await office.browser("otto")
+    page = await browser.read("/quarantine")
+    offered = re.findall(r'<option value="(sku|delta|reason)">([^<]+)<', page)
+    assert offered == [("sku", "SKU"), ("delta", "delta"), ("reason", "reason")]
+    assert '<option value="all">all 1 that match' in page
+    page = await browser.read(f"/quarantine?where={UNKNOWN}")
+    assert '<option value="all" selected>all 1 that match' in page
 
 
 async def test_more_rows_than_were_shown_are_shown_again(office: Office) -> None:

@@ -94,7 +94,7 @@ async def exported(browser: Browser, form: str, where: str = "") -> str:
     return await browser.read(f"/quarantine.{form}?where={quote(where)}")
 
 
-async def test_what_is_seen_is_exported(office: Office) -> None:
+async def test_the_filtered_rows_are_exported(office: Office) -> None:
     await three_lamps_and_a_mug(office)
     browser = await office.browser("vera")
     rows = json.loads(await exported(browser, "json", "reason=unknown_sku"))

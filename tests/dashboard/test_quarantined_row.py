@@ -96,7 +96,7 @@ async def test_the_invalid_field_is_marked_with_the_reason(office: Office) -> No
     assert [name for name, marks in found.items() if "autofocus" in marks] == ["sku"]
 
 
-async def test_a_row_that_never_became_a_record_shows_what_was_read(
+async def test_a_row_that_never_became_a_record_shows_its_raw_text(
     office: Office,
 ) -> None:
     row = await unread(office)
@@ -138,7 +138,7 @@ async def test_rows_with_the_same_wrong_value_are_edited_at_once(
         "/quarantine/1/alike", **sent, **{"field:reason": "DAMAGED"}
     )
     page = await browser.read(answer.headers["Location"])
-    assert "3 rows: made into records of the values that were read" in page
+    assert "3 rows: tried again as records, with the values that were read" in page
     form = fields(page) | {"field": "reason", "value": "DAMAGED"}
     assert (await browser.post("/quarantine/change", **form)).status == 303
     assert sorted(values_of(office.path, "quarantine", "state")) == [
@@ -189,7 +189,7 @@ async def test_lines_of_a_shipment_are_edited_one_by_one(office: Office) -> None
     assert record(office)["lines"] == [{"sku": "LAMP-02", "quantity": 3}]
 
 
-async def test_one_edit_is_applied_to_all_rows_alike(office: Office) -> None:
+async def test_a_single_edit_is_applied_to_all_rows_alike(office: Office) -> None:
     for number in range(3):
         await fail(office, f"lamp{number}", "LAMP-2", ReasonClass.UNKNOWN_SKU)
     await fail(office, "mug", "MUG", ReasonClass.UNKNOWN_SKU)
@@ -214,7 +214,7 @@ async def test_only_one_field_is_changed_in_rows_alike(office: Office) -> None:
     assert (answer.status, "changed 2 fields" in await answer.text()) == (422, True)
 
 
-async def test_a_row_of_an_unknown_kind_asks_for_it_first(office: Office) -> None:
+async def test_a_row_of_an_unknown_kind_needs_a_kind_first(office: Office) -> None:
     row = await unread(office, Bad(key="k", raw="??", reason="no row"))
     browser = await office.browser("otto")
     assert inputs(await browser.read(f"/quarantine/{row}")) == {}

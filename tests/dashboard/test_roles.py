@@ -57,7 +57,10 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /commands/preview": (OUT, 403, 422, 422),
     "POST /commands/change": (401, 403, 422, 422),
     **dict.fromkeys(
-        (f"POST /{each}/views" for each in ("commands", "events", "deliveries")),
+        (
+            f"POST /{each}/views"
+            for each in ("commands", "events", "deliveries", "stock")
+        ),
         (401, 422, 422, 422),
     ),
     "POST /quarantine/views": (401, 422, 422, 422),
@@ -76,6 +79,9 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /mirror": READ,
     "GET /orders": READ,
     "GET /products": READ,
+    "GET /stock": READ,
+    "GET /stock.csv": READ,
+    "GET /stock.json": READ,
     "GET /customers": READ,
     "GET /mirror/order/main/o": (OUT, 404, 404, 404),
     "GET /connectors": READ,
@@ -95,6 +101,9 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     **dict.fromkeys(
         (f"GET /stores/main/{verb}" for verb in STORE_ACTIONS), (OUT, 403, 200, 200)
     ),
+    "GET /stores/main/backfill": (OUT, 403, 200, 200),
+    "GET /stores/main/backfill?since=2026-01-01": (OUT, 403, 200, 200),
+    "POST /stores/main/backfill": (401, 403, 422, 422),
     "POST /stores/main/test": (401, 403, 422, 422),
     "POST /stores/main/redeliver": (401, 403, 422, 422),
     "POST /secrets/drop": (401, 403, 422, 422),
@@ -105,6 +114,7 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /incidents": READ,
     "POST /incidents/1/resolve": (401, 403, 422, 422),
     "GET /quarantine": READ,
+    "GET /records": READ,
     "GET /quarantine.csv": READ,
     "GET /quarantine.json": READ,
     "GET /quarantine/preview": (OUT, 403, 422, 422),
@@ -198,7 +208,7 @@ async def ask(browser: Browser, asked: str) -> int:
     return (await send(path)).status
 
 
-async def test_each_person_gets_what_its_role_may_and_no_more(office: Office) -> None:
+async def test_each_user_gets_exactly_the_rights_of_the_role(office: Office) -> None:
     await office.plan()
     found = {}
     for who in WHO:

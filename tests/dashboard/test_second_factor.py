@@ -124,7 +124,7 @@ async def test_the_path_is_kept_over_both_steps(office: Office) -> None:
     assert answer.headers["Location"] == "/events"
 
 
-async def test_nobody_gets_in_without_the_code(office: Office) -> None:
+async def test_a_login_without_the_code_is_refused(office: Office) -> None:
     secret, _ = await turn_on(office, await office.browser("vera"))
     browser = await office.browser()
     for wrong in ("", "000000", "x" * 64, "١٢٣٤٥٦"):
@@ -227,7 +227,7 @@ async def test_the_database_holds_neither_secret_nor_codes(office: Office) -> No
         factors.open("otto", user.totp or "")
 
 
-async def test_a_lost_key_is_said_with_the_way_back(office: Office) -> None:
+async def test_a_lost_key_is_reported_with_the_remedy(office: Office) -> None:
     secret, _ = await turn_on(office, await office.browser("vera"))
     (office.settings.state_dir / "secrets" / "totp.key").write_text("another" * 8)
     browser = await office.browser()
@@ -237,7 +237,7 @@ async def test_a_lost_key_is_said_with_the_way_back(office: Office) -> None:
     assert not await is_in(browser)
 
 
-async def test_it_is_turned_off_and_its_codes_renewed_with_the_password(
+async def test_the_password_turns_it_off_and_renews_its_codes(
     office: Office,
 ) -> None:
     browser = await office.browser("vera")
@@ -288,7 +288,7 @@ async def test_without_its_audit_entry_nothing_changes(office: Office) -> None:
         assert answer.status in {200, 303}
 
 
-async def test_it_can_be_required_of_every_user_with_a_password(
+async def test_the_second_factor_can_be_required_of_every_user_with_a_password(
     tmp_path: Path,
 ) -> None:
     async with open_office(tmp_path, require_totp=True) as office:

@@ -174,7 +174,7 @@ async def test_a_user_of_the_provider_has_no_password_here(both: Both) -> None:
     assert "single sign-on" in await ada.read("/users")
 
 
-async def test_the_answer_belongs_to_the_browser_that_asked_and_counts_once(
+async def test_the_answer_belongs_to_the_browser_that_requested_it_and_counts_once(
     both: Both,
 ) -> None:
     office, provider = both
@@ -206,7 +206,7 @@ async def test_a_login_may_take_ten_minutes(both: Both) -> None:
         assert (await browser.get(provider.allow(address))).status == status
 
 
-async def test_nobody_can_fill_the_place_of_others(both: Both) -> None:
+async def test_one_client_cannot_use_up_the_logins_of_others(both: Both) -> None:
     office, provider = both
     browser = await office.browser()
     first = provider.allow(await sent_to(browser))
@@ -266,7 +266,7 @@ async def test_the_login_leads_to_no_other_site(both: Both) -> None:
         ((400, {"error": "x", "error_description": SECRET}), "refused the login: x …"),
     ],
 )
-async def test_what_the_provider_refuses_is_said(
+async def test_a_refusal_of_the_provider_is_reported(
     both: Both, answer: tuple[int, dict[str, Any]], said: str, lines: list[str]
 ) -> None:
     office, provider = both
@@ -302,7 +302,7 @@ async def test_a_user_who_declines_may_try_again(both: Both) -> None:
     assert (await sign_on(browser, provider)).status == 200
 
 
-async def test_a_provider_that_is_away_is_said(both: Both) -> None:
+async def test_an_unreachable_provider_is_reported(both: Both) -> None:
     office, provider = both
     issuer = provider.issuer
     await provider.server.close()
@@ -319,7 +319,7 @@ async def test_a_provider_that_is_away_is_said(both: Both) -> None:
         ({"token_endpoint": None}, "does not answer as an identity provider does"),
     ],
 )
-async def test_a_provider_that_does_not_fit_is_said(
+async def test_an_unsuitable_provider_is_reported(
     both: Both, more: dict[str, Any], said: str
 ) -> None:
     office, provider = both
@@ -338,7 +338,7 @@ async def test_the_check_of_the_installation_reads_the_provider(both: Both) -> N
 
 
 @pytest.mark.parametrize("methods", [["client_secret_post"], ["client_secret_basic"]])
-async def test_the_client_proves_itself_as_the_provider_asks(
+async def test_the_client_authenticates_as_the_provider_requires(
     both: Both, methods: list[str]
 ) -> None:
     office, provider = both

@@ -18,7 +18,7 @@ from scenes.dashboard import PASSWORD, Office, open_office
 from scenes.databases import take
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
     from playwright.async_api import Page
@@ -32,14 +32,16 @@ PAGES = [
         "/events/1",
         "/commands",
         "/quarantine",
+        "/records",
         "/mirror?q=blue",
         "/incidents",
     ),
     *("/mirror/order/main/ord_1", "/connectors", "/jobs", "/drift", "/stores"),
     *("/orders", "/mirror/product/main/prod_1", "/mirror/customer/main/cus_1"),
-    *("/products", "/customers", "/mirror/sku/main/var_1"),
+    *("/products", "/stock", "/customers", "/mirror/sku/main/var_1"),
     *("/charts", "/audit", "/users", "/tokens", "/account", "/commands/nothing-at-all"),
     *("/targets", "/connectors/courier", "/deliveries", "/stores/main/sync"),
+    "/stores/main/backfill?since=2026-02-01",
     "/commands?where=state%3Dparked",
     "/commands/preview?verb=discard&rows=all&where=",
 ]
@@ -110,7 +112,7 @@ async def test_a_parked_command_is_resolved(office: Office, visit: Visit) -> Non
     assert state(office, command) == "planned"
 
 
-async def test_what_was_typed_is_there_again_after_too_much_was_sent(
+async def test_typed_text_is_restored_after_too_much_was_sent(
     office: Office, visit: Visit
 ) -> None:
     await office.people()
@@ -129,9 +131,7 @@ async def test_what_was_typed_is_there_again_after_too_much_was_sent(
     await expect(reason).to_have_value("the courier said so")
 
 
-async def test_the_overview_shows_what_comes_by_itself(
-    office: Office, visit: Visit
-) -> None:
+async def test_the_overview_updates_by_itself(office: Office, visit: Visit) -> None:
     await office.people()
     page = visit.page
     await log_in(office, page, "vera")
@@ -225,6 +225,26 @@ async def test_each_role_is_offered_its_actions(office: Office, visit: Visit) ->
     assert offered == {"vera": (0, 0), "otto": (1, 0), "ada": (1, 1)}
 
 
+async def faults_of(
+    office: Office, page: Page, paths: Iterable[str]
+) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """Return serious faults of accessibility, and the pages too wide for a phone."""
+    faults, wide = [], []
+    for path in paths:
+        await go(office, page, path)
+        found = await Axe().run(page)
+        faults += [
+            (path, each["id"], each["nodes"][0]["html"])
+            for each in found.response["violations"]
+            if each["impact"] in SERIOUS
+        ]
+        await page.set_viewport_size(PHONE)  # type: ignore[arg-type]  # it is one
+        if await page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            wide.append(path)
+        await page.set_viewport_size(DESK)  # type: ignore[arg-type]  # it is one
+    return faults, wide
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_no_page_has_a_serious_accessibility_fault(
     office: Office, visit: Visit, scheme: Any
@@ -240,21 +260,8 @@ async def test_no_page_has_a_serious_accessibility_fault(
     await page.emulate_media(color_scheme=scheme)
     await log_in(office, page, "ada")
     paths = [*PAGES, f"/commands/{command}", f"/commands/{command}/resend"]
-    faults, wide = [], []
     paths += [f"/quarantine/{row}", "/quarantine/preview?verb=retry&rows=all"]
-    for path in paths:
-        await go(office, page, path)
-        found = await Axe().run(page)
-        faults += [
-            (path, each["id"], each["nodes"][0]["html"])
-            for each in found.response["violations"]
-            if each["impact"] in SERIOUS
-        ]
-        await page.set_viewport_size(PHONE)  # type: ignore[arg-type]  # it is one
-        if await page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            wide.append(path)
-        await page.set_viewport_size(DESK)  # type: ignore[arg-type]  # it is one
-    assert (faults, wide) == ([], [])
+    assert await faults_of(office, page, paths) == ([], [])
 
 
 async def fill(office: Office) -> None:

@@ -73,7 +73,7 @@ async def test_a_page_waits_for_selected_rows(office: Office, visit: Visit) -> N
     await is_live(page)
 
 
-async def test_what_is_typed_stays(office: Office, visit: Visit) -> None:
+async def test_typed_text_stays(office: Office, visit: Visit) -> None:
     page = visit.page
     await go(office, page, "/commands")
     await is_live(page)
@@ -86,7 +86,7 @@ async def test_what_is_typed_stays(office: Office, visit: Visit) -> None:
     await expect(row(page, second)).to_be_visible()
 
 
-async def test_what_is_open_stays_open(office: Office, visit: Visit) -> None:
+async def test_an_open_section_stays_open(office: Office, visit: Visit) -> None:
     command = await office.plan("ord_1")
     page = visit.page
     await go(office, page, f"/commands/{command}")
@@ -151,7 +151,7 @@ async def test_the_overview_changes_at_once(office: Office, visit: Visit) -> Non
     await expect(page.get_by_text("1 parcel is not reported")).to_be_visible()
 
 
-async def test_what_was_said_about_the_last_action_stays(
+async def test_the_message_about_the_last_action_stays(
     office: Office, visit: Visit
 ) -> None:
     command = await office.plan(state="parked")

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
 from backhaul.store.records import ReasonClass
 from dashboard.test_quarantine_filter import fail
 from dashboard.test_quarantined_row import sell, unread
 from dashboard_browser.test_browsing import (
-    DESK,
-    PHONE,
-    SERIOUS,
     arrives,
+    faults_of,
     go,
     log_in,
     office,
@@ -76,20 +73,8 @@ async def test_its_pages_have_no_serious_accessibility_fault(
     await page.emulate_media(color_scheme=scheme)
     await log_in(office, page, "otto")
     mapping = "/mappings/new?store=main&kind=sku&alias=LAMP-2&name="
-    faults, wide = [], []
-    for path in (
+    paths = (
         *("/quarantine/1", f"/quarantine/{row}", f"/quarantine/{row}?kind=fulfill"),
         *("/mappings", f"{mapping}LAMP-02", f"{mapping}LAMP-03"),
-    ):
-        await go(office, page, path)
-        found = await Axe().run(page)
-        faults += [
-            (path, each["id"], each["nodes"][0]["html"])
-            for each in found.response["violations"]
-            if each["impact"] in SERIOUS
-        ]
-        await page.set_viewport_size(PHONE)  # type: ignore[arg-type]  # it is one
-        if await page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            wide.append(path)
-        await page.set_viewport_size(DESK)  # type: ignore[arg-type]  # it is one
-    assert (faults, wide) == ([], [])
+    )
+    assert await faults_of(office, page, paths) == ([], [])

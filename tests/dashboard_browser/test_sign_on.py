@@ -108,7 +108,7 @@ async def test_a_login_and_a_logout_with_single_sign_on(
     await arrives(page, "Log in")
 
 
-async def test_the_second_factor_is_turned_on_and_asked_for(
+async def test_the_second_factor_is_turned_on_and_required(
     office: Office, visit: Visit
 ) -> None:
     page = visit.page

@@ -70,7 +70,7 @@ def named(
     return serve
 
 
-async def test_a_balancer_takes_turns_and_passes_over_who_is_away() -> None:
+async def test_a_balancer_alternates_and_skips_absent_members() -> None:
     ports = [free_port(), free_port()]
     balancer = Balancer(ports)
     async with balancer.serving():
@@ -107,7 +107,7 @@ def test_without_the_packages_it_says_what_to_install(
 
 
 @pytest.mark.parametrize("other", ["--once", "--with-tryton"])
-def test_it_is_a_demo_of_its_own(other: str) -> None:
+def test_the_cluster_is_a_separate_demo(other: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "backhaul", "demo", "--cluster", other],
         capture_output=True,

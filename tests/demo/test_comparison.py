@@ -40,7 +40,7 @@ def test_an_agreeing_world_has_no_findings() -> None:
     assert (ledger.orders, ledger.commands) == (3, 3)
 
 
-def test_latencies_are_taken_from_both_sides_clocks() -> None:
+def test_latencies_use_the_clocks_of_both_sides() -> None:
     ledger = agreeing_world().ledger()
     assert (ledger.mirrored.count, ledger.mirrored.p50) == (1, 1.0)
     assert (ledger.fulfilled.count, ledger.fulfilled.p99) == (1, 2.0)
@@ -120,7 +120,7 @@ def test_a_deleted_product_is_not_missed() -> None:
     assert found_after(change) == set()
 
 
-def test_a_difference_is_told_with_both_values() -> None:
+def test_a_difference_is_reported_with_both_values() -> None:
     world = agreeing_world()
     world.tables["inventory_levels"][0]["stock"] = 7
     (finding,) = world.ledger().findings
@@ -227,7 +227,7 @@ def test_a_command_that_is_still_open_differs(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["rejected", "superseded"])
-def test_a_dropped_command_with_an_effect_is_unexpected(state: str) -> None:
+def test_a_discarded_command_with_an_effect_is_unexpected(state: str) -> None:
     subject = command_name("adjust", ADJUST, "prod_1")
     assert found_after(in_state(ADJUST, state)) == {(Kind.UNEXPECTED, subject)}
 
@@ -267,7 +267,7 @@ def test_a_cause_with_two_commands_is_doubled() -> None:
     assert (Kind.DOUBLED, cause) in found_after(change)
 
 
-def test_a_command_that_nobody_asked_for_is_unexpected() -> None:
+def test_a_command_without_a_request_is_unexpected() -> None:
     found = found_after(lambda world: world.causes.pop())
     assert found == {(Kind.UNEXPECTED, f"adjust command {ADJUST[:8]}")}
 
@@ -276,7 +276,7 @@ def test_a_command_that_nobody_asked_for_is_unexpected() -> None:
     ("position", "heard"),
     [(0, {"tracking_company": "Other"}), (1, {"restock": False}), (2, {"delta": 13})],
 )
-def test_a_command_that_asks_for_something_else_differs(
+def test_a_command_with_another_request_differs(
     position: int, heard: dict[str, Any]
 ) -> None:
     world = agreeing_world()
@@ -308,11 +308,13 @@ def strange_cancellation(world: World) -> None:
         (strange_cancellation, "order #1002"),
     ],
 )
-def test_an_effect_of_nobody_is_unexpected(change: Change, subject: str) -> None:
+def test_an_effect_without_a_command_is_unexpected(
+    change: Change, subject: str
+) -> None:
     assert (Kind.UNEXPECTED, subject) in found_after(change)
 
 
-def test_an_effect_that_was_forgotten_and_adopted_is_expected() -> None:
+def test_an_effect_that_was_lost_and_adopted_is_expected() -> None:
     def adopt(world: World) -> None:
         unlink_history(world)
         world.tables["adopted"] = [{"command_id": "somebody"}]
@@ -349,13 +351,11 @@ def move_parcel(world: World) -> None:
         ),
     ],
 )
-def test_an_effect_that_is_not_what_was_asked_differs(
-    change: Change, subject: str
-) -> None:
+def test_an_effect_other_than_the_request_differs(change: Change, subject: str) -> None:
     assert (Kind.DIFFERING, subject) in found_after(change)
 
 
-def test_what_was_set_aside_is_unexpected() -> None:
+def test_a_quarantined_record_is_unexpected() -> None:
     row = {"name": "event 7", "state": "quarantined", "reason": "not JSON"}
     found = found_after(lambda world: world.tables["set_aside"].append(row))
     assert found == {(Kind.UNEXPECTED, "event 7")}
@@ -375,7 +375,7 @@ def test_an_order_that_the_store_forgot_is_lost() -> None:
     assert found == {(Kind.LOST, "order #1009")}
 
 
-def test_an_order_that_nobody_placed_is_unexpected() -> None:
+def test_an_order_that_was_never_placed_is_unexpected() -> None:
     found = found_after(lambda world: world.placements.pop())
     assert found == {(Kind.UNEXPECTED, "order #1003")}
 
@@ -398,11 +398,11 @@ def without_notes(world: World) -> None:
         row["document"] = json.dumps(world.order(row["id"]))
 
 
-def test_a_store_without_notes_agrees_all_the_same() -> None:
+def test_a_store_without_notes_agrees_too() -> None:
     assert found_after(without_notes) == set()
 
 
-def test_what_happened_twice_is_found_without_notes_too() -> None:
+def test_a_doubled_effect_is_found_without_notes_too() -> None:
     def change(world: World) -> None:
         adjust_again(world)
         without_notes(world)
@@ -411,7 +411,7 @@ def test_what_happened_twice_is_found_without_notes_too() -> None:
     assert (Kind.DOUBLED, subject) in found_after(change)
 
 
-def test_what_nobody_asked_for_is_found_without_notes_too() -> None:
+def test_an_unrequested_effect_is_found_without_notes_too() -> None:
     def change(world: World) -> None:
         world.history("STOCK_COUNT").update(adjustment=11)
         without_notes(world)

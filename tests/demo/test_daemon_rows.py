@@ -10,7 +10,6 @@ from backhaul.demo.daemon_rows import (
     read_daemon_rows,
     read_progress,
     read_totals,
-    recent_activity,
     recent_latency_seconds,
 )
 from backhaul.store import open_store
@@ -37,19 +36,10 @@ def test_an_accepted_shipment_without_a_command_was_recognized(database: Place) 
     assert found == [{"company": "DX", "number": None}]
 
 
-def test_progress_counts_what_is_there(database: Place) -> None:
+def test_progress_counts_existing_rows(database: Place) -> None:
     open_store(database, SystemClock())
     put_target(database, "a" * 32)
     found = read_progress(database)
     assert (found.open_commands, found.waiting, found.to_fold) == (1, 1, 0)
     assert read_totals(database) == (0, 0)
     assert recent_latency_seconds(database) is None
-
-
-def test_activity_says_what_happened_last(database: Place) -> None:
-    open_store(database, SystemClock())
-    assert recent_activity(database, 9) == []
-    put_target(database, "a" * 32)
-    (line,) = recent_activity(database, 9)
-    assert line.split("  ")[1].startswith("prod_1 counted by ")
-    assert line.endswith("(planned: )")

@@ -114,7 +114,7 @@ def test_a_tryton_feeds_the_same_store_as_the_others(
     assert names == {"courier", "erp", "scanner", "tryton"}
 
 
-def test_without_tryton_it_is_told_what_to_install(
+def test_without_tryton_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tryton_server, "PACKAGES", ("no-such-package",))
@@ -142,15 +142,20 @@ def test_the_ports_can_be_chosen(tmp_path: Path) -> None:
     first = free_row()
     with running("--keep", str(tmp_path / "kept"), "--port", str(first)) as demo:
         places = [read_until(demo.stdout, name).split()[-1] for name in PLACES]
-        # Figures come every five seconds, and the last ones are the summary.
+        # Each event has a line with its address, and figures come every five seconds.
+        line = read_until(demo.stdout, "received  http://")
+        page = httpx.get(line.split()[-1], follow_redirects=True)
         read_until(demo.stdout, "placed 1")
         demo.send_signal(signal.SIGINT)
         output, errors = demo.communicate(timeout=HANG_SECONDS)
     assert [urlsplit(url).port for url in places] == [first, first + 1, first + 3]
     assert (demo.returncode, errors) == (0, "")
+    assert re.fullmatch(r"\d\d:\d\d:\d\d  demo  order #\d+ received  \S+\n", line)
+    assert page.status_code == 200
     summary = dict(ROW.findall(output.partition("are stopped\n")[2]))
-    assert int(summary["placed"]) > 0
-    assert summary["parked"] == "0"
+    assert int(summary["orders placed"]) > 0
+    assert summary["orders received"] == summary["orders placed"]
+    assert [summary[name] for name in WRONG] == ["0"] * 5
 
 
 def free_row() -> int:
@@ -164,7 +169,7 @@ def free_row() -> int:
         return first
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -186,7 +191,7 @@ def test_once_that_is_interrupted_gives_no_verdict(tmp_path: Path) -> None:
     assert "comparison of both sides" not in output
 
 
-def test_a_program_that_dies_is_told(tmp_path: Path) -> None:
+def test_a_program_that_dies_is_reported(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     with running("--keep", str(kept)) as demo:
         read_until(demo.stdout, "backhaul why")
@@ -210,7 +215,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_nobody_listening_any_more_ends_it_quietly(tmp_path: Path) -> None:
+def test_a_closed_output_ends_the_demo_quietly(tmp_path: Path) -> None:
     with running("--keep", str(tmp_path / "kept")) as demo:
         read_until(demo.stdout, "webhooks are received at")
         assert demo.stdout is not None

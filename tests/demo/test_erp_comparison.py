@@ -156,7 +156,7 @@ def moved(delta: int, reason: str, at: str, **values: Any) -> Change:
     return lambda world: happen(world, entry)
 
 
-def test_what_is_sold_after_the_count_is_taken_off_it() -> None:
+def test_units_sold_after_the_count_are_subtracted() -> None:
     def levels(at: str) -> set[tuple[Kind, str]]:
         found = found_after(moved(-2, "ORDER_PLACED", at, order_id=OPEN))
         return {each for each in found if each[1] == LEVEL}
@@ -165,7 +165,7 @@ def test_what_is_sold_after_the_count_is_taken_off_it() -> None:
     assert levels(T2) == {(Kind.DIFFERING, LEVEL)}
 
 
-def test_what_was_to_be_put_back_is_in_a_later_count() -> None:
+def test_units_to_be_restocked_are_in_a_later_count() -> None:
     def levels(asked_at: str) -> set[tuple[Kind, str]]:
         def change(world: World) -> None:
             world.state["history"].remove(world.history("ORDER_CANCELLED"))
@@ -178,7 +178,7 @@ def test_what_was_to_be_put_back_is_in_a_later_count() -> None:
     assert levels(T2) == {(Kind.DIFFERING, LEVEL)}
 
 
-def test_what_was_put_back_before_the_count_is_no_news_when_asked_for_again() -> None:
+def test_units_restocked_before_the_count_are_no_change_when_requested_again() -> None:
     """After a restore the back office hands in again what was done long ago."""
     found = found_after(lambda world: world.command(CANCEL).update(caused_at=LATER))
     assert LEVEL not in {subject for _, subject in found}
@@ -232,7 +232,7 @@ def news(change: Callable[[list[Any]], object]) -> Change:
         ),
     ],
 )
-def test_what_the_erp_was_told_is_held_against_the_store(
+def test_changes_delivered_to_the_erp_are_compared_with_the_store(
     change: Change, found: tuple[Kind, str]
 ) -> None:
     assert found_after(change) == {found}
@@ -261,7 +261,7 @@ def test_what_the_erp_was_told_is_held_against_the_store(
         ),
     ],
 )
-def test_an_order_cancelled_before_its_turn_is_never_told(
+def test_an_order_cancelled_before_its_turn_is_never_delivered(
     is_planned: bool, heard: tuple[str, ...], found: set[tuple[Kind, str]]
 ) -> None:
     def change(world: World) -> None:
@@ -289,7 +289,7 @@ def test_an_order_cancelled_before_its_turn_is_never_told(
         ("superseded", None),
     ],
 )
-def test_news_that_did_not_get_through_are_told(state: str, kind: Kind | None) -> None:
+def test_undelivered_changes_are_reported(state: str, kind: Kind | None) -> None:
     def change(world: World) -> None:
         delivery = {"topic": "order.placed", "object_id": OPEN, "instance": "erp"}
         world.tables["deliveries"] = [{**delivery, "state": state, "reason": "why"}]

@@ -39,7 +39,7 @@ async def test_a_kill_and_a_restart_keep_ports_and_data(tmp_path: Path) -> None:
             assert (await client.get(f"{pair.admin_url}/readyz")).status_code == 200
 
 
-async def test_what_is_not_quiet_is_told_in_words(tmp_path: Path) -> None:
+async def test_unfinished_work_is_reported_in_words(tmp_path: Path) -> None:
     async with open_pair(tmp_path / "pair", CLOCK, with_erp=True) as pair:
         _, busy = await until_quiet(pair, CLOCK, HANG_SECONDS)
         assert busy == []
@@ -104,7 +104,7 @@ async def test_a_program_that_does_not_start_says_why(tmp_path: Path) -> None:
         await program(tmp_path, "no_such_module").start()
 
 
-async def test_an_end_that_nobody_asked_for_is_noticed(tmp_path: Path) -> None:
+async def test_an_unrequested_end_is_noticed(tmp_path: Path) -> None:
     async with open_pair(tmp_path / "pair", CLOCK) as pair:
         lock = pair.home.state_dir / "backhaul.lock"
         kill = await asyncio.create_subprocess_exec(

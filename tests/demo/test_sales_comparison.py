@@ -95,13 +95,13 @@ def test_an_agreeing_world_has_no_findings() -> None:
         ),
     ],
 )
-def test_what_tryton_holds_is_held_against_the_store(
+def test_sales_in_tryton_are_compared_with_the_store(
     change: Change, found: tuple[Kind, str]
 ) -> None:
     assert found_after(change) == {found}
 
 
-def test_an_order_cancelled_before_tryton_was_told_of_it_need_not_be_a_sale() -> None:
+def test_an_order_cancelled_before_its_delivery_to_tryton_may_be_no_sale() -> None:
     def change(world: World) -> None:
         del world.tables["deliveries"][1]
         sales(lambda all_: [all_[0], all_[2]])(world)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from io import StringIO
 
+from msgspec.structs import replace
 from rich.console import Console
 
+from backhaul.demo.activity import Happening
 from backhaul.demo.comparison import ComparisonReport, Latency
 from backhaul.demo.daemon_rows import Finding, Kind
-from backhaul.demo.runner import SHOWN, Screen, _panel
+from backhaul.demo.screen import SHOWN, Screen, _panel
 
 NO_LATENCY = Latency(0, 0.0, 0.0)
 
@@ -39,13 +41,25 @@ def test_many_findings_are_cut_short() -> None:
     assert printed(*many)[-1] == "differing: and 5 more"
 
 
-def test_the_screen_shows_what_happened_above_the_figures() -> None:
+def test_the_screen_shows_the_figures_and_how_to_stop() -> None:
     output = StringIO()
     figures = [("placed", "12"), ("parked", "0")]
-    done = ["12:00:01  #1001 placed", f"12:00:02  {'long ' * 30}"]
-    Console(file=output, width=80).print(_panel(figures, done, 80))
+    Console(file=output, width=80).print(_panel(figures))
     lines = output.getvalue().splitlines()
-    assert lines[0].strip() == done[0]
-    assert lines[1].rstrip().endswith("…")
-    assert lines[2].strip() == "placed 12, parked 0"
+    assert [line.strip() for line in lines[:2]] == ["placed 12", "parked 0"]
+    assert lines[2].startswith("Ctrl-C")
     assert max(map(len, lines)) <= 80
+
+
+def test_an_activity_line_fits_and_ends_with_its_link() -> None:
+    url, path = "http://127.0.0.1:8751", "/events/7"
+    short = Happening("2026-03-01T12:00:01.000Z", "main", "order #1 received", path)
+    long = replace(short, text="long " * 30)
+    for each in (short, long):
+        line = each.fitted(url, 80)
+        assert line.cell_len == 80
+        assert line.plain.startswith("12:00:01  main  ")
+        assert line.plain.endswith(f"  {path}")
+        assert any(f"link {url}{path}" in str(span.style) for span in line.spans)
+    assert "…" in long.fitted(url, 80).plain
+    assert short.plain(url) == f"12:00:01  main  order #1 received  {url}{path}"

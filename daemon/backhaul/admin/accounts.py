@@ -8,14 +8,13 @@ import hmac
 import os
 import re
 import secrets
+from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from functools import partial
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
 
 from backhaul.errors import BackhaulError
 from backhaul.store.filters import LISTS, parse_filter
@@ -36,16 +35,18 @@ if TYPE_CHECKING:
     from backhaul.store.operators import Logins, User, Users
 
 
-MEMORY_KIB, PASSES, LANES = 19 * 1024, 2, 1
+LOG_COST, BLOCK, LANES = 14, 8, 5
+"""Parameters of scrypt as OWASP recommends them; each hash takes 16 MiB of memory."""
+SALT_BYTES, HASH_BYTES = 16, 32
+_PREFIX = f"$scrypt$ln={LOG_COST},r={BLOCK},p={LANES}$"
 MIN_LENGTH, MAX_LENGTH = 12, 256
 """Limits of a password in characters; nothing else is required of it."""
 
 
 class Passwords:
-    """Hashes and verifies passwords, one at a time: each takes 19 MiB of memory."""
+    """Hashes and verifies passwords, one at a time, because each takes memory."""
 
     def __init__(self) -> None:
-        self._hasher = PasswordHasher(PASSES, MEMORY_KIB, LANES)
         self._lock = asyncio.Semaphore(1)
         self._dummy = ""
 
@@ -57,7 +58,7 @@ class Passwords:
                 " several words make a good password"
             )
         async with self._lock:
-            return await asyncio.to_thread(self._hasher.hash, password)
+            return await asyncio.to_thread(_hashed, password)
 
     async def verify(self, secret: str | None, password: str) -> bool:
         """Return whether the password matches; takes equally long without a user."""
@@ -66,12 +67,45 @@ class Passwords:
 
     def _verify(self, secret: str | None, password: str) -> bool:
         if not self._dummy:
-            self._dummy = self._hasher.hash("no password")
-        try:
-            self._hasher.verify(secret or self._dummy, password)
-        except (VerificationError, InvalidHashError):
-            return False
-        return secret is not None
+            self._dummy = _hashed("no password")
+        # The password of nobody, and a hash of another kind, take as long.
+        is_known = secret is not None and secret.startswith(_PREFIX)
+        is_right = _is_hash_of(secret if secret and is_known else self._dummy, password)
+        return is_right and is_known
+
+
+def _hashed(password: str) -> str:
+    """Return the hash in the form of the Password Hashing Competition (PHC)."""
+    salt = os.urandom(SALT_BYTES)
+    return f"{_PREFIX}{_base64(salt)}${_base64(_scrypt(password, salt))}"
+
+
+def _is_hash_of(text: str, password: str) -> bool:
+    parts = text.removeprefix(_PREFIX).split("$")
+    if len(parts) != 2:
+        return False
+    try:
+        digest = _scrypt(password, b64decode(f"{parts[0]}=="))
+    except ValueError:  # a damaged salt
+        return False
+    return hmac.compare_digest(_base64(digest).encode(), parts[1].encode())
+
+
+def _scrypt(password: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(
+        # JSON can write a password with lone surrogates.
+        password.encode(errors="surrogatepass"),
+        salt=salt,
+        n=1 << LOG_COST,
+        r=BLOCK,
+        p=LANES,
+        maxmem=128 * BLOCK * ((1 << LOG_COST) + LANES + 2),
+        dklen=HASH_BYTES,
+    )
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode().rstrip("=")
 
 
 TOKEN_FILE = "first-login-token"  # noqa: S105 - a file's name

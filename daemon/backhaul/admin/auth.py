@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http import HTTPStatus
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
 from aiohttp import web
+from loguru import logger
 from msgspec import Struct
 
 from backhaul.admin import rendering
@@ -36,6 +38,7 @@ FORM_TOO_LARGE = (
 ERROR_TITLES = {
     HTTPStatus.FORBIDDEN: "Not allowed",
     HTTPStatus.NOT_FOUND: "Not found",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "This page failed",
     HTTPStatus.SERVICE_UNAVAILABLE: "Not available now",
 }
 """Titles of error pages by status; "Not done" for others."""
@@ -149,6 +152,28 @@ class Authorizer:
             return self._error_page(
                 page_request, HTTPStatus.UNPROCESSABLE_ENTITY, str(error)
             )
+        except web.HTTPException:
+            raise
+        except Exception as error:  # noqa: BLE001 - a page must say that it failed
+            return self._failed(page_request, error)
+
+    def _failed(self, page_request: PageRequest, error: Exception) -> web.Response:
+        request, number = page_request.request, secrets.token_hex(4)
+        logger.bind(action="page.failed", error=number).opt(exception=error).error(
+            "{} {} failed for a reason that nobody foresaw",
+            request.method,
+            request.path,
+        )
+        message = (
+            f"The daemon met an unexpected error ({type(error).__name__}). Its log has"
+            f" the details under error {number}. If the program was upgraded since the"
+            " daemon started, restart the daemon; otherwise send the details to the"
+            " maintainers."
+        )
+        if request.method not in SAFE:
+            message += " Check whether the change was made before you repeat it."
+        status = HTTPStatus.INTERNAL_SERVER_ERROR
+        return self._error_page(page_request, status, message)
 
     def _refused(self, page_request: PageRequest, needs: Role) -> web.Response:
         message = (

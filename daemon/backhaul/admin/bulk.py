@@ -44,7 +44,9 @@ async def show_preview(
     selected, rows = await context.services.store.read(
         lambda reader: (
             reader.bulk_selected(listing.name, wanted),
-            listing.read(reader, wanted, PREVIEWED, None, Sort.USUAL, None),
+            listing.find(
+                reader, wanted, PREVIEWED, None, Sort.USUAL, (), whole=True
+            ).rows,
         )
     )
     shown = preview(verb, selected)
@@ -67,11 +69,10 @@ def _selection(
 ) -> Filter:
     """Return the filter of the page, or one for the rows that are checked."""
     text = page_request.query(WHERE) or ""
-    if page_request.query("rows") != ALL:
-        ids = checked_rows(page_request, ROW)
-        if not ids:
-            raise BackhaulError("no row is selected; select rows, or choose all rows")
+    if ids := checked_rows(page_request, ROW):
         text = f"id={','.join(ids)}"
+    elif page_request.query("rows") != ALL:
+        raise BackhaulError("no row is selected; select rows, or choose all rows")
     return parse_filter(text, listing.allowed, context.services.clock.now())
 
 

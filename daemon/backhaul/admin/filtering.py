@@ -57,8 +57,63 @@ class ReadRows(Protocol):
         ...
 
 
+class FoundRows(Struct, frozen=True):
+    """Rows of a list; `further` is where the next page continues the search.
+
+    It is None at the end of the list, and where there are rows enough for a page.
+    """
+
+    rows: Sequence[Struct]
+    further: str | None = None
+
+
+class FindRows(Protocol):
+    """Finds the rows of a list that match a filter, of the stores with these names."""
+
+    def __call__(
+        self,
+        reader: Reader,
+        wanted: Filter,
+        limit: int,
+        after: str | None,
+        sort: Sort,
+        stores: Sequence[str],
+        *,
+        whole: bool = False,
+    ) -> FoundRows:
+        """Return at most `limit` rows behind a cursor.
+
+        If no index answers the filter, only a part of the list is searched, unless the
+        caller asks for the `whole` list.
+        """
+        ...
+
+
+def by_number(name: str, read: ReadRows) -> FindRows:
+    """Return how rows with growing numbers are found, in the list of this name."""
+
+    def find(
+        reader: Reader,
+        wanted: Filter,
+        limit: int,
+        after: str | None,
+        sort: Sort,
+        stores: Sequence[str],
+        *,
+        whole: bool = False,
+    ) -> FoundRows:
+        if whole:
+            return FoundRows(read(reader, wanted, limit, after, sort))
+        within = reader.searched(name, wanted, after, sort)
+        rows = read(reader, wanted, limit, after, sort, within)
+        is_cut = len(rows) < limit and within.more
+        return FoundRows(rows, str(within.continues(sort)) if is_cut else None)
+
+    return find
+
+
 class Listing(Struct, frozen=True):
-    """A list: its address without `/`, its fields, and how its rows are read.
+    """A list: its address without `/`, its fields, and how its rows are found.
 
     `selects` are the fields that have a select beside the box, and `views` names and
     filters of built-in views. `key` is the field of a
@@ -69,7 +124,7 @@ class Listing(Struct, frozen=True):
     title: str
     allowed: Allowed
     row: type[Struct]
-    read: ReadRows
+    find: FindRows
     selects: tuple[str, ...] = ()
     sorts: tuple[Sort, ...] = (Sort.USUAL, Sort.OLDEST)
     views: tuple[tuple[str, str], ...] = ()
@@ -138,7 +193,7 @@ class FilterBox(Struct, frozen=True):
         """The orders of the list."""
         return [
             Choice(
-                "newest first" if each is Sort.NEWEST else _SORTS[each],
+                _SORTS[each],
                 self.address_of(self.text, each),
                 each is self.sort,
             )
@@ -191,6 +246,7 @@ _SORTS = {
     Sort.USUAL: "usual order",
     Sort.NEWEST: "newest first",
     Sort.OLDEST: "oldest first",
+    Sort.LOWEST: "lowest stock first",
 }
 
 
@@ -260,24 +316,24 @@ async def show_rows(
     if wanted is None:
         return context.page(page_request, listing.name, 422, box=box, **more)
     after = _cursor(page_request, listing)
+    stores = list(context.services.settings.stores)
 
-    def read(reader: Reader) -> tuple[Span, Sequence[Struct], dict[str, int]]:
-        within = reader.searched(listing.name, wanted, after, box.sort)
-        rows = listing.read(reader, wanted, PAGE_ROWS + 1, after, box.sort, within)
-        return within, rows, reader.state_counts(listing.name)
+    def read(reader: Reader) -> tuple[FoundRows, dict[str, int]]:
+        limit = PAGE_ROWS + 1
+        found = listing.find(reader, wanted, limit, after, box.sort, stores)
+        return found, reader.state_counts(listing.name)
 
-    within, found, counts = await context.services.store.read(read)
-    rows, pager = paginate(page_request, list(found), PAGE_ROWS, listing.key)
-    continues = pager.older is None and within.more
-    if continues:
-        pager = _further(page_request, within.continues(box.sort), pager)
+    found, counts = await context.services.store.read(read)
+    rows, pager = paginate(page_request, list(found.rows), PAGE_ROWS, listing.key)
+    if found.further is not None:
+        pager = _further(page_request, found.further, pager)
     return context.page(
         page_request,
         listing.name,
         box=box,
         rows=rows,
         pager=pager,
-        continues=continues,
+        continues=found.further is not None,
         counts=counts,
         **more,
     )
@@ -290,14 +346,14 @@ def _cursor(page_request: PageRequest, listing: Listing) -> str | None:
     return None if number is None else str(number)
 
 
-def _further(page_request: PageRequest, end: int | None, pager: Pager) -> Pager:
+def _further(page_request: PageRequest, end: str, pager: Pager) -> Pager:
     """Return the links of a page that did not search the whole list."""
     kept = {
         name: value
         for name, value in page_request.request.query.items()
         if value and name != CURSOR
     }
-    query = urlencode({**kept, CURSOR: str(end)})
+    query = urlencode({**kept, CURSOR: end})
     return Pager(f"{page_request.request.path}?{query}", pager.newest)
 
 
@@ -308,12 +364,15 @@ async def download(
     text = page_request.query(WHERE) or ""
     wanted = parse_filter(text, listing.allowed, context.services.clock.now())
     sort = _sort_of(page_request, listing)
-    rows = await context.services.store.read(
-        lambda reader: listing.read(reader, wanted, MOST_EXPORTED, None, sort)
+    stores = list(context.services.settings.stores)
+    found_rows = await context.services.store.read(
+        lambda reader: listing.find(
+            reader, wanted, MOST_EXPORTED, None, sort, stores, whole=True
+        )
     )
     form = page_request.request.match_info["form"]
     name = f"{listing.name.rpartition('/')[2]}.{form}"
-    found = [_named(asdict(row)) for row in rows]
+    found = [_named(asdict(row)) for row in found_rows.rows]
     names = list(_named(dict.fromkeys(listing.row.__struct_fields__)))
     return web.Response(
         body=as_csv(names, found) if form == "csv" else msgspec.json.encode(found),

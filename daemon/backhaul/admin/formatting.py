@@ -6,27 +6,52 @@ import re
 from contextlib import suppress
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 from markupsafe import Markup, escape
 
 from backhaul.core.clock import ago, from_text
 from backhaul.core.resources import from_minor
+from backhaul.store.filters import Filter
 from backhaul.store.records import ReasonClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-_LOCALE = "en"
+_SYMBOLS = {
+    "AUD": "A$",
+    "BRL": "R$",
+    "CAD": "CA$",
+    "CNY": "CN¥",
+    "EUR": "€",
+    "GBP": "£",
+    "HKD": "HK$",
+    "ILS": "₪",
+    "INR": "₹",
+    "JPY": "¥",
+    "KRW": "₩",
+    "MXN": "MX$",
+    "NZD": "NZ$",
+    "PHP": "₱",
+    "TWD": "NT$",
+    "USD": "$",
+    "VND": "₫",
+    "XAF": "FCFA",
+    "XCD": "EC$",
+    "XCG": "Cg.",
+    "XOF": "F\u202fCFA",
+    "XPF": "CFPF",
+}
+"""The currencies that Unicode CLDR gives a symbol of its own in English."""
 NARROW, MINUS = "\N{NO-BREAK SPACE}", "\N{MINUS SIGN}"
 _TIME = re.compile(r"(\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")
 _TONES = {
     "good": "delivered applied folded settled accepted done up duplicate stale sent"
     " valid",
-    "wait": "planned sending uncertain waiting received running interrupted unhandled"
-    " pending held",
+    "wait": "planned sending uncertain waiting adjusting received running interrupted"
+    " unhandled pending held",
     "bad": "parked rejected quarantined open failed down stopped revoked expired",
 }
 TONES = {word: tone for tone, words in _TONES.items() for word in words.split()}
@@ -114,18 +139,12 @@ def badge(state: object) -> Markup:
 
 def money(minor: int | None, currency: str | None) -> str:
     """Return an amount as people write it, such as `₹1,398.00` or `KWD 1.250`."""
-    # Imported here: babel takes a while, and only pages need it.
-    from babel.numbers import format_decimal, get_currency_symbol
-
     if minor is None:
         return "—"
     amount = from_minor(minor, currency or "")
-    digits = max(-int(amount.as_tuple().exponent), 0)
-    pattern = f"#,##0.{'0' * digits}" if digits else "#,##0"
-    text = format_decimal(abs(amount), pattern, locale=_LOCALE)
-    symbol = get_currency_symbol(currency, locale=_LOCALE) if currency else ""
+    symbol = _SYMBOLS.get(currency or "", currency or "")
     space = NARROW if symbol[-1:].isalpha() else ""
-    return f"{MINUS if amount < 0 else ''}{symbol}{space}{text}"
+    return f"{MINUS if amount < 0 else ''}{symbol}{space}{abs(amount):,f}"
 
 
 _PLATFORM_TONES = {
@@ -166,6 +185,11 @@ def object_path(kind: str, store: str, id_: str) -> str:
     """Return the path of the page of an object; a level is shown by its product."""
     page = "product" if kind == "level" else kind
     return f"/mirror/{page}/{quote(store, safe='')}/{quote(id_, safe='')}"
+
+
+def stock_path(store: str, sku: str) -> str:
+    """Return the path of the list of stock with one SKU of a store."""
+    return f"/stock?{urlencode({'where': Filter(store=store, sku=sku).in_words()})}"
 
 
 def reason_words(reason: str, subject: str = "") -> str:

@@ -28,7 +28,7 @@ _MENTIONS = (
     (re.compile(r"(\bevent (\d+)\b)"), r'<a href="/events/\2">\1</a>'),
     (
         re.compile(r"(see: backhaul quarantine show (\d+))"),
-        r'<a href="/quarantine/\2">\1</a>',
+        r'<a href="/quarantine/\2">Show quarantined row \2</a>',
     ),
 )
 """What the detail of an entry mentions, and the link in its place."""

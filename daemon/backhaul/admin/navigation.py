@@ -36,7 +36,8 @@ SECTIONS = (
         "Work",
         (
             NavPage("/commands", "Commands"),
-            NavPage("/quarantine", "Quarantine"),
+            NavPage("/quarantine", "Quarantine", below=("/mappings",)),
+            NavPage("/records", "Waiting records"),
             NavPage("/incidents", "Incidents"),
             NavPage("/deliveries", "Deliveries"),
         ),
@@ -45,7 +46,8 @@ SECTIONS = (
         "Store data",
         (
             NavPage("/orders", "Orders", below=("/mirror/order",)),
-            NavPage("/products", "Products", below=("/mirror/product", "/mirror/sku")),
+            NavPage("/products", "Products", below=("/mirror/product",)),
+            NavPage("/stock", "Stock", below=("/mirror/sku",)),
             NavPage("/customers", "Customers", below=("/mirror/customer",)),
             NavPage("/targets", "Stock counts"),
             NavPage("/mirror", "Latest changes"),

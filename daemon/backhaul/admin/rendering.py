@@ -56,6 +56,7 @@ def _templates() -> Environment:
     made.globals |= {"asset": asset, "Role": Role}
     made.globals |= {"reason_words": formatting.reason_words}
     made.globals |= {"object_path": formatting.object_path}
+    made.globals |= {"stock_path": formatting.stock_path}
     made.globals |= {"sections": navigation.sections_of, "place": navigation.place_of}
     return made
 

@@ -13,14 +13,12 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import segno
-from cryptography.hazmat.primitives.hashes import SHA1
-from cryptography.hazmat.primitives.twofactor.hotp import HOTP
 from markupsafe import Markup
 from pydantic import SecretStr
 
 from backhaul.errors import BackhaulError
 from backhaul.platform.store_credentials import SecretCipher, write_secrets
+from backhaul_sdk.extras import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +43,9 @@ NEEDS_KEY = (
 
 def code_at(secret: str, step: int, digits: int = DIGITS) -> str:
     """Return the code of a secret in base32 at a time step."""
+    from cryptography.hazmat.primitives.hashes import SHA1  # slow
+    from cryptography.hazmat.primitives.twofactor.hotp import HOTP  # slow
+
     key = base64.b32decode(secret)
     hotp = HOTP(key, digits, SHA1(), enforce_key_length=False)  # noqa: S303 - RFC 6238
     return hotp.generate(step).decode()
@@ -74,6 +75,8 @@ def _typed(code: str) -> str:
 
 def qr_code(name: str, secret: str) -> Markup:
     """Return the QR code that an authenticator app reads, as SVG."""
+    import segno  # slow
+
     label = quote(f"Backhaul:{name}")
     uri = f"otpauth://totp/{label}?secret={secret}&issuer=Backhaul"
     drawn = segno.make(uri, error="m", micro=False)
@@ -125,6 +128,8 @@ class SecondFactors:
 
     def _cipher(self, *, create: bool = False) -> SecretCipher:
         """Return the cipher: the first key seals. After a move, older keys open."""
+        if missing := missing_extra("login"):
+            raise BackhaulError(f"a second factor needs {missing}")
         local = _key_in(self._file)
         if create and not (local or self._is_shared):
             local = [secrets.token_urlsafe(32).encode()]

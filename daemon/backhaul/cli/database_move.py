@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,11 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from backhaul.cli import output
-from backhaul.core.clock import SystemClock
+from backhaul.core.clock import SystemClock, pause
 from backhaul.errors import AlreadyRunning
-from backhaul.settings.values import check_driver
 from backhaul.store import database_at, move_database, prepare_live_move
 from backhaul.store.database import sole_writer
+from backhaul_sdk.extras import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,10 +37,8 @@ def place_of(url: str) -> Place:
     if url.startswith(_FILE) and url.removeprefix(_FILE).strip("/"):
         return Path(url.removeprefix(_FILE))
     if url.startswith(_SERVER):
-        try:
-            check_driver()
-        except ValueError as error:
-            raise typer.BadParameter(f"the URL {error}") from None
+        if missing := missing_extra("postgres"):
+            raise typer.BadParameter(f"the URL needs {missing}")
         return url
     raise typer.BadParameter("the URL must be postgresql://HOST/NAME or sqlite:///PATH")
 
@@ -82,7 +79,7 @@ def _say(text: str) -> None:
 
 def _await(is_so: Callable[[], bool]) -> None:
     while not is_so():
-        Event().wait(WAIT_SECONDS)
+        pause(WAIT_SECONDS)
 
 
 def _is_stopped(state_dir: Path) -> bool:

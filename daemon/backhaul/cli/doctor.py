@@ -138,7 +138,18 @@ async def _show_host_key(config: Path | None, name: str, as_json: bool) -> None:
     typer.echo(f'[connectors.{name}]\nsftp_host_key = "{key.line}"')
 
 
-def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def check_config(
+    config: ConfigOption = None,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema",
+            help="Print the JSON Schema of the configuration, for the completion of"
+            " editors, and check nothing.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Check the configuration and list every error (exit code 78).
 
     The command also warns about risks. Examples are plain HTTP, secrets in the
@@ -149,6 +160,11 @@ def check_config(config: ConfigOption = None, as_json: JsonOption = False) -> No
     """
     from backhaul.doctor import State, configuration
 
+    if schema:
+        from backhaul.connect.configuration_schema import configuration_schema
+
+        output.json(configuration_schema())
+        return
     try:
         settings = context.settings(config)
     except ConfigurationError as error:

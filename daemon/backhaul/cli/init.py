@@ -71,12 +71,15 @@ class Files(Struct, frozen=True):
 
     def require_new(self) -> None:
         """Raise BackhaulError if a file is there already."""
-        for file in (self.config, self.key):
-            if os.path.lexists(file):
-                raise BackhaulError(
-                    f"{file} exists already, and init overwrites no file; choose"
-                    " another file with --config, or move this file away"
-                )
+        there = [str(file) for file in (self.config, self.key) if os.path.lexists(file)]
+        if there:
+            some = len(there) > 1
+            raise BackhaulError(
+                f"{' and '.join(there)} {'exist' if some else 'exists'} already, and"
+                " init overwrites no file; edit the configuration, choose one in"
+                " another folder with --config, or move"
+                f" {'these files' if some else 'this file'} away"
+            )
 
 
 def init(
@@ -376,7 +379,9 @@ def _public(url: str) -> str:
     if not url:
         return '#url = "https://hooks.example"'
     if is_here(url):
-        return f'host = "127.0.0.1"\nurl = {_quoted(url)}'
+        port = urlsplit(url).port
+        port_line = f"\nport = {port}" if port else ""
+        return f'host = "127.0.0.1"{port_line}\nurl = {_quoted(url)}'
     return f"url = {_quoted(url)}"
 
 
@@ -399,8 +404,10 @@ state_dir = {data}
 base_url = {base_url}
 api_key_file = {key}
 {test_store}
-# A connection to the back office. This one reads CSV files from a folder;
-# docs/connectors describes all types. Remove the # to use it.
+# A connection to the back office. This one reads files from a folder, such as
+# fulfillments-1.csv with the columns order, tracking_company, tracking_number.
+# To use it, create the folder and remove the # of the four lines. For other files:
+# backhaul connectors preview FILE. docs/connectors describes all types.
 #[connectors.courier]
 #type = "file_drop"
 #path = {drop}

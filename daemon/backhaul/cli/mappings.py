@@ -88,8 +88,8 @@ def add_mapping(
 ) -> None:
     """Add a mapping, and retry the quarantined rows that it is for.
 
-    A SKU that the store has always counts as it is. Commands that were
-    planned before stay as they are.
+    A SKU that the store itself has is never replaced. Commands that exist
+    already do not change.
     """
     settings = context.settings(config)
     if connection:

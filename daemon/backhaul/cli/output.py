@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from backhaul.core.clock import pause
 from backhaul.observe.redaction import printable
 from backhaul.store.shown_fields import fields, plain
 
@@ -219,11 +219,6 @@ def changes(
         known = {row["id"]: row.get("state") for row in rows}
         pause(FOLLOW_SECONDS)
         rows = _back_to(known, read)
-
-
-def pause(seconds: float) -> None:
-    """Wait; Ctrl-C ends it."""
-    Event().wait(seconds)
 
 
 def has_changed(row: Mapping[str, Any], known: Mapping[object, object]) -> bool:

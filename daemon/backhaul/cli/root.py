@@ -23,6 +23,7 @@ from backhaul.cli.events_and_quarantine import (
     reprocess,
     retry,
 )
+from backhaul.cli.file_preview import presets, preview
 from backhaul.cli.init import init
 from backhaul.cli.jobs import jobs
 from backhaul.cli.mappings import mappings
@@ -129,6 +130,14 @@ quarantine.command(
 )(discard_rows)
 app.add_typer(quarantine, name="quarantine")
 app.add_typer(mappings, name="mappings")
+connectors.command(
+    "preview",
+    epilog=example(
+        "connectors preview parcels.csv",
+        "connectors preview parcels.csv --connector dhl --rows 50",
+    ),
+)(preview)
+connectors.command("presets", epilog=example("connectors presets"))(presets)
 app.add_typer(connectors, name="connectors")
 app.add_typer(deliveries, name="deliveries")
 app.add_typer(records, name="records")

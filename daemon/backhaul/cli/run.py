@@ -185,8 +185,9 @@ def demo(
     # The demo loads many modules that no other command needs.
     from backhaul.demo import runner
     from backhaul.demo.demo_folder import ports_from
+    from backhaul.demo.screen import Screen
 
-    screen, clock = runner.Screen(), SystemClock()
+    screen, clock = Screen(), SystemClock()
     if cluster:
         from backhaul.demo.cluster import run_cluster
 

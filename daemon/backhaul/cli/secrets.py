@@ -138,7 +138,7 @@ def secret(
 
 def _of_platform(settings: Settings, name: str) -> list[bytes]:
     """Return the secrets that the platform gave the daemon, the newest first."""
-    if not settings.cluster.key:
+    if not (settings.cluster.key and settings.database.is_server):
         return WebhookSecretFile(settings.state_dir, name, lambda _: None).secrets()
     cipher = SecretCipher(settings.cluster.key)
     with database_at(settings.place).readable() as store:

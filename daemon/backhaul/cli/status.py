@@ -19,7 +19,7 @@ from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, reader_of
 from backhaul.cli.daemon_client import ask, job_rows
 from backhaul.cli.output import Line, Section, packed
-from backhaul.core.clock import SystemClock, ago
+from backhaul.core.clock import SystemClock, ago, pause
 from backhaul.core.lifecycle import State
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
@@ -157,6 +157,8 @@ class _View:
                 yield Line(label, f"receives at {public}")
                 label = ""
             yield Line(label, f"admin at {live['admin_url']}")
+            if receivers := live["receivers"]:
+                yield Line("receivers", _receivers_text(receivers))
             if live["spooled"]:
                 yield Line("webhooks", _spooled_text(live), "", "warn")
 
@@ -282,6 +284,13 @@ class _View:
         return Line("confirmations", says)
 
 
+def _receivers_text(receivers: Sequence[Mapping[str, int]]) -> str:
+    pids = ", ".join(str(each["pid"]) for each in receivers)
+    restarts = sum(each["restarts"] for each in receivers)
+    said = f"{len(receivers)} processes ({pids})"
+    return f"{said}, restarts: {restarts}" if restarts else said
+
+
 def _spooled_text(live: Mapping[str, Any]) -> str:
     return f"{live['spooled']:,} webhooks wait on this machine's disk for the database"
 
@@ -329,13 +338,13 @@ def status(
     if watch and as_json:
         while True:
             output.json_line(_as_json(_status(settings)))
-            output.pause(WATCH_SECONDS)
+            pause(WATCH_SECONDS)
     terminal = output.terminal()
     if watch and terminal is None:
         raise typer.BadParameter("--watch needs a terminal, or --json")
     while watch:
         output.redraw(_watched(settings), output.terminal())
-        output.pause(WATCH_SECONDS)
+        pause(WATCH_SECONDS)
     found = _status(settings)
     if as_json:
         output.json(_as_json(found))

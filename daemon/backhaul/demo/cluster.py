@@ -43,10 +43,10 @@ from backhaul.demo.runner import (
     beside,
     interruptible,
     lent_folder,
-    status_command,
     until_at_rest,
     work_left,
 )
+from backhaul.demo.screen import status_command
 from backhaul.demo.simulation import Pace, ShopFloor
 from backhaul.errors import BackhaulError
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.demo.daemon_rows import Cause, Finding
-    from backhaul.demo.runner import Screen
+    from backhaul.demo.screen import Screen
     from backhaul.demo.workers import Erp
 
 

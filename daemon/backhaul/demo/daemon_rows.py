@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from backhaul.core.clock import from_text
 from backhaul.store import database_at
-from backhaul.store.filters import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -142,23 +141,6 @@ def recent_latency_seconds(database: Place) -> float | None:
         spans = [map(from_text, row) for row in connection.execute(_RECENT)]
     taken = sorted((folded - placed).total_seconds() for placed, folded in spans)
     return taken[len(taken) // 2] if taken else None
-
-
-_DONE = {"fulfill": "shipped", "cancel": "cancelled", "adjust": "stock adjusted"}
-
-
-def recent_activity(database: Place, limit: int) -> list[str]:
-    """Return what happened last, in words, the oldest first: a time and a sentence."""
-    with database_at(database).reader() as reader:
-        placed = reader.events(Filter(topic="orders/create"), limit)
-        commands = reader.commands(Filter(), limit)
-    found = [(row.received_at, f"{row.about or 'an order'} placed") for row in placed]
-    for row in commands:
-        at = row.settled_at or row.created_at
-        what = _DONE.get(row.kind, "counted")
-        state = "" if row.state == "applied" else f" ({row.state}: {row.reason})"
-        found.append((at, f"{row.about or row.target} {what} by {row.instance}{state}"))
-    return [f"{at[11:19]}  {text}" for at, text in sorted(found)[-limit:]]
 
 
 def damage(database: Path) -> list[str]:

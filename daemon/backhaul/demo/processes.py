@@ -56,6 +56,11 @@ class Program:
         """Whether it is meant to run; it may have ended a moment ago."""
         return self._wanted.is_set()
 
+    @property
+    def pid(self) -> int:
+        """The id of its last process; 0 before the first."""
+        return 0 if self._process is None else self._process.pid
+
     async def start(self) -> None:
         """Start it and return once it answers. Raises ProgramFailed."""
         with self.log.open("ab") as log:

@@ -6,7 +6,6 @@ import asyncio
 import random
 import shutil
 import signal
-import sys
 import tempfile
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -14,24 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 from msgspec import Struct
-from rich import box
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from backhaul.demo.comparison import compare_sides
 from backhaul.demo.daemon_rows import (
-    Kind,
     read_daemon_rows,
     read_progress,
-    recent_activity,
-    recent_latency_seconds,
 )
 from backhaul.demo.demo_folder import SCANNER, STORE
 from backhaul.demo.program_pair import open_pair
+from backhaul.demo.screen import Figures, Screen, summary_of
 from backhaul.demo.simulation import LIVE, ShopFloor, at_once
 from backhaul.errors import BackhaulError
+from backhaul_sdk.extras import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -40,14 +33,11 @@ if TYPE_CHECKING:
         Callable,
         Coroutine,
         Iterator,
-        Sequence,
     )
 
-    from rich.console import RenderableType
-
     from backhaul.core.clock import Clock
-    from backhaul.demo.comparison import ComparisonReport, Latency
-    from backhaul.demo.daemon_rows import Finding, Progress
+    from backhaul.demo.comparison import ComparisonReport
+    from backhaul.demo.daemon_rows import Progress
     from backhaul.demo.demo_folder import Ports
     from backhaul.demo.mirror_checks import State
     from backhaul.demo.program_pair import Pair
@@ -195,8 +185,7 @@ async def run_once(
         if result is None:
             return INTERRUPTED
         screen.show(result.report)
-        for what in result.busy:
-            screen.say(f"not quiet after {QUIET_SECONDS:.0f} s: {what}")
+        screen.say_busy(result.busy)
         if result.passes():
             return OK
         kept()
@@ -205,24 +194,45 @@ async def run_once(
 
 
 async def run_live(screen: Screen, clock: Clock, stage: Stage, *, seed: int) -> int:
-    """Play until Ctrl-C or SIGTERM. Returns the exit code."""
+    """Play until Ctrl-C or SIGTERM, then compare both sides. Returns the exit code.
 
-    async def play(pair: Pair) -> None:
+    A second signal stops at once, without a comparison.
+    """
+    ending = asyncio.Event()
+
+    async def close(floor: ShopFloor) -> None:
+        await ending.wait()
+        screen.say("finishing the work under way; Ctrl-C again stops at once")
+        floor.close()
+
+    async def play(pair: Pair) -> tuple[Result, Figures]:
         floor = floor_for(pair, LIVE, seed, clock)
         screen.welcome(pair)
-        async with beside(screen.follow(pair, floor, clock)):
+        async with beside(screen.follow(pair, floor, clock, lines=True), close(floor)):
             await floor.play()
+            result = await conclude(pair, floor, clock)
+        return result, summary_of(pair.home.database, floor, result.report)
 
     screen.say("starting the reference server and the daemon")
-    with lent_folder(stage.keep) as (folder, _):
-        await _with_pair(play, folder, clock, stage, limits=True)
-    screen.say("both programs are stopped")
-    screen.summarize()
-    if stage.keep is None:
-        screen.say("the data are deleted; to keep the data: backhaul demo --keep DIR")
-    else:
-        screen.say(f"the data, logs and configuration are in {folder}")
-    return OK
+    with lent_folder(stage.keep) as (folder, kept):
+        ended = await _with_pair(play, folder, clock, stage, limits=True, ending=ending)
+        screen.say("both programs are stopped")
+        if ended is None:
+            screen.say("stopped at once, without a comparison")
+            passes = True
+        else:
+            result, figures = ended
+            screen.summarize(result.report, figures)
+            screen.say_busy(result.busy)
+            passes = result.passes(may_park=True)
+        if stage.keep is None and passes:
+            screen.say(
+                "the data are deleted; to keep the data: backhaul demo --keep DIR"
+            )
+        else:
+            kept()
+            screen.say(f"the data, logs and configuration are in {folder}")
+    return OK if passes else FAILED
 
 
 async def _with_pair(
@@ -232,8 +242,15 @@ async def _with_pair(
     stage: Stage,
     *,
     limits: bool,
+    ending: asyncio.Event | None = None,
 ) -> T | None:
-    """Run the programs while `play` plays. None when a signal ended it."""
+    """Run the programs while `play` plays. None when a signal ended it.
+
+    With `ending`, the first signal only sets that. Raises BackhaulError if the library
+    of the demo's ERP, a SQLite file, is not installed.
+    """
+    if missing := missing_extra("sql"):
+        raise BackhaulError(f"the demo has an ERP with a database and needs {missing}")
 
     async def work() -> T:
         async with (
@@ -249,7 +266,7 @@ async def _with_pair(
         ):
             return await play(pair)
 
-    return await interruptible(work())
+    return await interruptible(work(), ending)
 
 
 async def interruptible(
@@ -314,162 +331,3 @@ def lent_folder(keep: Path | None) -> Iterator[tuple[Path, Callable[[], None]]]:
     yield folder, lambda: wanted.append(True)
     if not wanted:
         shutil.rmtree(folder)
-
-
-LIVE_SECONDS, LINES_SECONDS = 0.5, 5.0
-PANEL_LINES = 3
-"""Lines of the panel below the activity, which has half of the screen."""
-SHOWN = 20
-"""Findings of one kind that are printed; the rest is counted."""
-
-Figures = list[tuple[str, str]]
-
-
-class _Terminal(Console):
-    def on_broken_pipe(self) -> None:
-        # rich would raise SystemExit inside our tasks; so both programs are stopped.
-        raise BrokenPipeError
-
-
-class Screen:
-    """The terminal, or whatever the output goes to."""
-
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or _Terminal(highlight=False, soft_wrap=True)
-        self._figures: Figures = []
-
-    def say(self, text: str) -> None:
-        """Print a line."""
-        self.console.print(Text(text))
-
-    def welcome(self, pair: Pair) -> None:
-        """Say where everything is, and what may be tried."""
-        for name, text in _places(pair):
-            self.console.print(Text(f"{name:<32}", style="dim").append(text, "not dim"))
-
-    async def follow(self, pair: Pair, floor: ShopFloor, clock: Clock) -> None:
-        """Show how the work goes, for ever. Cancel to stop."""
-        if not self.console.is_terminal:
-            while True:
-                await clock.sleep(LINES_SECONDS)
-                self._figures = _figures(pair.home.database, floor)
-                self.say(_line(self._figures))
-        with Live(console=self.console, transient=True) as live:
-            while True:
-                self._figures = _figures(pair.home.database, floor)
-                lines = max(self.console.height // 2 - PANEL_LINES, 3)
-                done = recent_activity(pair.home.database, lines)
-                live.update(_panel(self._figures, done, self.console.width))
-                await clock.sleep(LIVE_SECONDS)
-
-    def summarize(self) -> None:
-        """Print the last figures, one a line."""
-        for name, value in self._figures:
-            line = Text(f"{name:<22}", style="dim").append(value, "not dim")
-            self.console.print(line)
-
-    def show(self, report: ComparisonReport) -> None:
-        """Print the comparison, and explain each row that is not zero."""
-        figures = [
-            ("orders", str(report.orders)),
-            ("commands", str(report.commands)),
-            ("placed to mirrored", _spoken(report.mirrored)),
-            ("scanned to fulfilled", _spoken(report.fulfilled)),
-        ]
-        self.show_findings(report.findings, figures)
-
-    def show_findings(self, findings: Sequence[Finding], figures: Figures) -> None:
-        """Print how many there are of each kind, then figures, then each finding."""
-        table = Table(
-            title="comparison of both sides", box=box.SIMPLE_HEAD, show_header=False
-        )
-        table.add_column()
-        table.add_column(justify="right")
-        by_kind = {kind: [f for f in findings if f.kind is kind] for kind in Kind}
-        for kind, found in by_kind.items():
-            style = "red" if found else ""
-            table.add_row(kind.value, Text(str(len(found)), style=style))
-        for name, value in figures:
-            table.add_row(name, value)
-        self.console.print(table)
-        for kind, found in by_kind.items():
-            self._explain(kind, found)
-
-    def _explain(self, kind: Kind, found: Sequence[Finding]) -> None:
-        for finding in found[:SHOWN]:
-            self.say(str(finding))
-        if len(found) > SHOWN:
-            self.say(f"{kind}: and {len(found) - SHOWN} more")
-
-
-def _places(pair: Pair) -> Figures:
-    backhaul = _command()
-    config = pair.home.config
-    tryton = pair.tryton
-    return [
-        ("the store's shop page", pair.access.shop_url),
-        ("the store's dashboard", pair.access.control_url),
-        ("the daemon's dashboard", pair.admin_url),
-        ("", "both login pages name the file that holds the login token"),
-        ("webhooks are received at", pair.public_url),
-        ("CSV files are read from", str(pair.home.drop)),
-        *([("Tryton is at", f"{tryton.server.url} (user admin)")] if tryton else []),
-        ("try, in another terminal", f"{backhaul} why order 1001 --config {config}"),
-        ("", status_command(config)),
-        ("", f"{backhaul} commands list --config {config}"),
-    ]
-
-
-def status_command(config: Path) -> str:
-    """Return what an operator types to see the status of a daemon."""
-    return f"{_command()} status --config {config}"
-
-
-def _command() -> str:
-    """Return how the person can call us, in any folder and with any PATH."""
-    if shutil.which("backhaul"):
-        return "backhaul"
-    called = sys.argv[0]
-    if called.endswith(".py"):
-        return f"{sys.executable} -m backhaul"
-    return str(Path(called).absolute())
-
-
-def _figures(database: Path, floor: ShopFloor) -> Figures:
-    """Return what is shown while the work goes on."""
-    progress = read_progress(database)
-    latency = recent_latency_seconds(database)
-    return [
-        ("placed", str(len(floor.placements))),
-        ("mirrored", str(progress.mirrored)),
-        ("fulfilled", str(progress.fulfilled)),
-        ("cancelled", str(progress.cancelled)),
-        ("adjusted", str(progress.adjusted)),
-        ("waiting", str(progress.waiting)),
-        ("parked", str(progress.parked)),
-        ("placed to mirrored", "-" if latency is None else _milliseconds(latency)),
-    ]
-
-
-def _line(figures: Figures) -> str:
-    return ", ".join(f"{name} {value}" for name, value in figures)
-
-
-def _panel(figures: Figures, done: Sequence[str], width: int) -> RenderableType:
-    """Return what happened last, one line each, above the figures."""
-    stream = [Text(line) for line in done]
-    for line in stream:
-        line.truncate(width, overflow="ellipsis")
-    hint = "Ctrl-C stops both programs and shows a summary; times are UTC"
-    return Group(*stream, Text(_line(figures), style="bold"), Text(hint, style="dim"))
-
-
-def _spoken(latency: Latency) -> str:
-    if not latency.count:
-        return "none"
-    p50, p99 = _milliseconds(latency.p50), _milliseconds(latency.p99)
-    return f"p50 {p50}, p99 {p99} of {latency.count}"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms"

@@ -6,7 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul.app.wiring import build_client
-from backhaul.doctor import State, configuration, daemon, platform, storage
+from backhaul.doctor import (
+    State,
+    collector,
+    configuration,
+    daemon,
+    platform,
+    storage,
+)
 from backhaul.doctor.storage import Machine
 from backhaul.doctor.webhooks import RoundTrip
 
@@ -37,6 +44,9 @@ async def examine(
         yield found
     if settings.admin.oidc.is_configured:
         yield await configuration.check_provider(settings, clock)
+    if settings.telemetry.is_on:
+        for found in await collector.check(settings.telemetry):
+            yield found
     place, live = settings.place, None
     for found in storage.check(settings.state_dir, place, machine or Machine()):
         yield found

@@ -10,7 +10,6 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import asyncssh
 from msgspec import Struct
 
 from backhaul.admin.oidc import CALLBACK, Provider, SignOnFailed
@@ -22,6 +21,7 @@ from backhaul.errors import BackhaulError, ConfigurationError
 from backhaul.settings import configuration_file, secret_values
 from backhaul.settings.secret_files import FORBIDDEN_BITS, open_to_others
 from backhaul.settings.sources import PREFIX, SECRET_VARIABLE
+from backhaul_sdk.extras import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -219,6 +219,10 @@ async def shown_by(name: str, options: Mapping[str, object]) -> HostKey:
             f"connection {name} has no sftp_host, so it uses no SFTP server and has"
             " no host key to show"
         )
+    if missing := missing_extra("sftp"):
+        raise BackhaulError(f"to show a host key needs {missing}")
+    import asyncssh  # slow, and an extra
+
     where = f"{host}:{port}"
     logging.getLogger("asyncssh").setLevel(logging.CRITICAL)
     try:

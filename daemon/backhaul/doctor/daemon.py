@@ -51,7 +51,10 @@ def check(live: dict[str, Any], name: str) -> Iterator[Result]:
     store = live["stores"].get(name, {})
     stopped = store.get("stopped", {})
     for kind, reason in stopped.items():
-        what = "follow that message; sending then continues automatically"
+        what = (
+            "if the reason names a time, wait; otherwise correct what it names. Sending"
+            " then continues automatically"
+        )
         fix = f"{what}; {_scope_of(kind)}"
         yield fail("sending", f"{kind} waits: {reason}", fix, name)
     if pause := store.get("paused"):

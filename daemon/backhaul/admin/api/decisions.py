@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from backhaul.admin.api.endpoint import Api, Call, Endpoint, Number, Reason
+from backhaul.admin.api.endpoint import Api, Call, Endpoint, Number, Reason, operates
 from backhaul.admin.api.lists import OneCommand, Time, find_command, moment
 from backhaul.admin.auth import NotFound
 from backhaul.core.lifecycle import State
@@ -160,17 +160,6 @@ async def reprocess_events(api: Api, call: Call) -> object:
     )
 
 
-def _post(path: str, handler: Any, answer: Any, **more: Any) -> Endpoint:
-    return Endpoint(
-        method="POST",
-        path=path,
-        needs=Scope.OPERATE,
-        handler=handler,
-        answer=answer,
-        **more,
-    )
-
-
 ENDPOINTS = (
     Endpoint(
         method="GET",
@@ -180,19 +169,21 @@ ENDPOINTS = (
         asked=OneCommand,
         answer=CommandRequest,
     ),
-    _post(
+    operates(
         "/commands/{id}/decision",
         decide_command,
         DecidedCommand,
         asked=OneCommand,
         body=DecisionOnCommand,
     ),
-    _post(
+    operates(
         "/deliveries/{seq}/decision",
         decide_delivery,
         DecidedDelivery,
         asked=OneDelivery,
         body=DecisionOnDelivery,
     ),
-    _post("/events/reprocess", reprocess_events, dict[str, int], body=EventSelection),
+    operates(
+        "/events/reprocess", reprocess_events, dict[str, int], body=EventSelection
+    ),
 )

@@ -13,13 +13,13 @@ from msgspec import Meta, Struct
 from backhaul.admin.api.problems import ApiError, failed, later, unusable
 from backhaul.admin.auth import NotFound
 from backhaul.errors import BackhaulError, Busy
+from backhaul.store.tokens import Scope
 
 if TYPE_CHECKING:
     from backhaul.admin.api.authentication import Caller, TokenCheck
     from backhaul.admin.api.streams import Streams
     from backhaul.admin.context import PageContext, Services
     from backhaul.store.read_models import Reader
-    from backhaul.store.tokens import Scope
 
 T = TypeVar("T")
 PREFIX = "/backhaul/v1"
@@ -233,6 +233,32 @@ def _key(request: web.Request) -> str:
             " delivery note. Send the same key whenever you repeat this request",
         )
     return key
+
+
+def reads(
+    path: str, handler: Handler, answer: Any, asked: type[Struct] = Nothing
+) -> Endpoint:
+    """Return an endpoint that changes nothing."""
+    return Endpoint(
+        method="GET",
+        path=path,
+        needs=Scope.READ,
+        handler=handler,
+        asked=asked,
+        answer=answer,
+    )
+
+
+def operates(path: str, handler: Handler, answer: Any, **more: Any) -> Endpoint:
+    """Return an endpoint that changes something; `more` are fields of Endpoint."""
+    return Endpoint(
+        method="POST",
+        path=path,
+        needs=Scope.OPERATE,
+        handler=handler,
+        answer=answer,
+        **more,
+    )
 
 
 def page(

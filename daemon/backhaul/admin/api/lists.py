@@ -1,8 +1,7 @@
 """What programs read: orders, stock, commands, events, deliveries and records."""
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, defstruct
 
@@ -10,11 +9,11 @@ from backhaul.admin.api.endpoint import (
     Api,
     Call,
     Cursor,
-    Endpoint,
     Limit,
     Number,
     number_of,
     page,
+    reads,
 )
 from backhaul.admin.auth import NotFound
 from backhaul.admin.filtering import Listing
@@ -23,7 +22,7 @@ from backhaul.core.clock import normalize
 from backhaul.errors import BackhaulError
 from backhaul.maintenance.search_indexer import detail_of
 from backhaul.store.command_records import CommandDetail, ListedCommand
-from backhaul.store.filters import Sort, Span, parse_filter
+from backhaul.store.filters import Sort, parse_filter
 from backhaul.store.read_models import Reader
 from backhaul.store.read_records import (
     EventDetail,
@@ -35,7 +34,6 @@ from backhaul.store.read_records import (
     OrderLine,
 )
 from backhaul.store.shown_fields import plain, shape
-from backhaul.store.tokens import Scope
 
 Where = Annotated[
     str,
@@ -236,7 +234,7 @@ class RowsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which rows, and in which order."""
 
     where: Where = ""
-    sort: Sort = Sort.USUAL
+    sort: Literal["usual", "newest", "oldest"] = "usual"
     limit: Limit = DEFAULT_LIMIT
     cursor: Cursor | None = None
 
@@ -251,19 +249,17 @@ async def _list(listing: Listing, api: Api, call: Call) -> dict[str, Any]:
     if listing.numbered:
         number_of(asked.cursor)
 
-    def read(reader: Reader) -> tuple[Span, Sequence[Struct]]:
-        within = reader.searched(listing.name, wanted, asked.cursor, asked.sort)
-        rows = listing.read(
-            reader, wanted, asked.limit + 1, asked.cursor, asked.sort, within
+    stores = list(api.services.settings.stores)
+    rows = await api.read(
+        lambda reader: listing.find(
+            reader, wanted, asked.limit + 1, asked.cursor, Sort(asked.sort), stores
         )
-        return within, rows
-
-    within, rows = await api.read(read)
-    found = page(
-        [plain(row) for row in rows], asked.limit, lambda row: row[listing.key]
     )
-    if found["next"] is None and within.more:
-        found["next"] = str(within.continues(asked.sort))
+    found = page(
+        [plain(row) for row in rows.rows], asked.limit, lambda row: row[listing.key]
+    )
+    if rows.further is not None:
+        found["next"] = rows.further
     return found
 
 
@@ -357,25 +353,14 @@ Delivery = shape("Delivery", ListedDelivery)
 WaitingRecord = shape("WaitingRecord", ListedWaitingRecord)
 
 
-def _get(path: str, handler: Any, asked: type[Struct], answer: Any) -> Endpoint:
-    return Endpoint(
-        method="GET",
-        path=path,
-        needs=Scope.READ,
-        handler=handler,
-        asked=asked,
-        answer=answer,
-    )
-
-
 ENDPOINTS = (
-    _get("/orders", list_orders, OrdersQuery, page_of(Order)),
-    _get("/orders/{order}", show_order, OneOrder, OrderHistory),
-    _get("/stock", list_stock, StockQuery, page_of(Level)),
-    _get("/commands", list_commands, RowsQuery, page_of(Command)),
-    _get("/commands/{id}", show_command, OneCommand, WholeCommand),
-    _get("/events", list_events, RowsQuery, page_of(Event)),
-    _get("/events/{id}", show_event, OneRow, WholeEvent),
-    _get("/deliveries", list_deliveries, RowsQuery, page_of(Delivery)),
-    _get("/records", list_waiting_records, WaitingQuery, page_of(WaitingRecord)),
+    reads("/orders", list_orders, page_of(Order), OrdersQuery),
+    reads("/orders/{order}", show_order, OrderHistory, OneOrder),
+    reads("/stock", list_stock, page_of(Level), StockQuery),
+    reads("/commands", list_commands, page_of(Command), RowsQuery),
+    reads("/commands/{id}", show_command, WholeCommand, OneCommand),
+    reads("/events", list_events, page_of(Event), RowsQuery),
+    reads("/events/{id}", show_event, WholeEvent, OneRow),
+    reads("/deliveries", list_deliveries, page_of(Delivery), RowsQuery),
+    reads("/records", list_waiting_records, page_of(WaitingRecord), WaitingQuery),
 )

@@ -8,11 +8,12 @@ from backhaul.admin.api.endpoint import (
     Api,
     Call,
     Cursor,
-    Endpoint,
     Limit,
     Reason,
     number_of,
+    operates,
     page,
+    reads,
 )
 from backhaul.admin.api.lists import DEFAULT_LIMIT, OneRow, Where, page_of
 from backhaul.admin.auth import NotFound
@@ -28,7 +29,6 @@ from backhaul.store.filters import (
 from backhaul.store.read_records import ListedQuarantine, QuarantineDetail
 from backhaul.store.records import RowVerb
 from backhaul.store.shown_fields import plain, shape
-from backhaul.store.tokens import Scope
 
 Fields = Annotated[
     dict[str, str], Meta(description="The fields to set, each with its new value.")
@@ -215,46 +215,22 @@ async def change_rows(api: Api, call: Call) -> object:
     )
 
 
-def _get(path: str, handler: Any, asked: type[Struct], answer: Any) -> Endpoint:
-    return Endpoint(
-        method="GET",
-        path=path,
-        needs=Scope.READ,
-        handler=handler,
-        asked=asked,
-        answer=answer,
-    )
-
-
-def _post(
-    path: str, handler: Any, body: type[Struct], answer: Any, **more: Any
-) -> Endpoint:
-    return Endpoint(
-        method="POST",
-        path=path,
-        needs=Scope.OPERATE,
-        handler=handler,
-        body=body,
-        answer=answer,
-        **more,
-    )
-
-
+Row = shape("QuarantinedRow", ListedQuarantine)
+WholeRow = shape("QuarantineDetail", QuarantineDetail)
 _ROW = "/quarantine/{id}"
-_ONE = {"asked": OneRow}
 ENDPOINTS = (
-    _get(
-        "/quarantine",
-        list_quarantine,
-        SelectedQuery,
-        page_of(shape("QuarantinedRow", ListedQuarantine)),
+    reads("/quarantine", list_quarantine, page_of(Row), SelectedQuery),
+    reads("/quarantine/counts", count_quarantine, QuarantineCounts, CountsQuery),
+    operates("/quarantine/preview", preview_rows, Preview, body=Selected),
+    operates("/quarantine/change", change_rows, ChangedRows, body=RowsChange),
+    reads(_ROW, show_quarantined, WholeRow, OneRow),
+    *(
+        operates(f"{_ROW}/{verb}", handler, ChangedRow, asked=OneRow, body=body)
+        for verb, handler, body in (
+            ("retry", retry_row, OptionalReason),
+            ("edit", edit_row, RowEdit),
+            ("correct", correct_row, OptionalReason),
+            ("discard", discard_row, RequiredReason),
+        )
     ),
-    _get("/quarantine/counts", count_quarantine, CountsQuery, QuarantineCounts),
-    _post("/quarantine/preview", preview_rows, Selected, Preview),
-    _post("/quarantine/change", change_rows, RowsChange, ChangedRows),
-    _get(_ROW, show_quarantined, OneRow, shape("QuarantineDetail", QuarantineDetail)),
-    _post(f"{_ROW}/retry", retry_row, OptionalReason, ChangedRow, **_ONE),
-    _post(f"{_ROW}/edit", edit_row, RowEdit, ChangedRow, **_ONE),
-    _post(f"{_ROW}/correct", correct_row, OptionalReason, ChangedRow, **_ONE),
-    _post(f"{_ROW}/discard", discard_row, RequiredReason, ChangedRow, **_ONE),
 )

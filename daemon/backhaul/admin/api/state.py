@@ -2,14 +2,12 @@
 
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct
 
-from backhaul.admin.api.endpoint import Api, Call, Endpoint, Nothing
+from backhaul.admin.api.endpoint import Api, Call, operates, reads
 from backhaul.alerting.problem import Problem as FoundProblem
 from backhaul.errors import BackhaulError
 from backhaul.store.shown_fields import job_row, shape
-from backhaul.store.tokens import Scope
 
 
 async def show_status(api: Api, _: Call) -> object:
@@ -219,25 +217,15 @@ async def _job(api: Api, call: Call, verb: str) -> object:
     return await api.change(call, f"jobs/{verb}", **asked)
 
 
-def _endpoint(
-    method: str, path: str, handler: Any, answer: Any, **more: Any
-) -> Endpoint:
-    needs = Scope.READ if method == "GET" else Scope.OPERATE
-    return msgspec.structs.replace(
-        Endpoint(method=method, path=path, needs=needs, handler=handler, answer=answer),
-        **more,
-    )
-
-
 _JOB: dict[str, Any] = {"asked": OneName, "body": JobScope}
 ENDPOINTS = (
-    _endpoint("GET", "/status", show_status, dict[str, Any], asked=Nothing),
-    _endpoint("GET", "/problems", list_problems, Problems),
-    _endpoint("GET", "/stores", list_stores, Stores),
-    _endpoint("GET", "/connectors", list_connectors, Connections),
-    _endpoint("POST", "/connectors/{name}/run", run_connector, Polled, asked=OneName),
-    _endpoint("GET", "/jobs", list_jobs, JobList),
-    _endpoint("POST", "/jobs/{name}/run", run_job, ChangedJobs, **_JOB),
-    _endpoint("POST", "/jobs/{name}/pause", pause_job, ChangedJobs, **_JOB),
-    _endpoint("POST", "/jobs/{name}/resume", resume_job, ChangedJobs, **_JOB),
+    reads("/status", show_status, dict[str, Any]),
+    reads("/problems", list_problems, Problems),
+    reads("/stores", list_stores, Stores),
+    reads("/connectors", list_connectors, Connections),
+    operates("/connectors/{name}/run", run_connector, Polled, asked=OneName),
+    reads("/jobs", list_jobs, JobList),
+    operates("/jobs/{name}/run", run_job, ChangedJobs, **_JOB),
+    operates("/jobs/{name}/pause", pause_job, ChangedJobs, **_JOB),
+    operates("/jobs/{name}/resume", resume_job, ChangedJobs, **_JOB),
 )

@@ -13,7 +13,8 @@ from backhaul.admin.api.endpoint import (
     Answer,
     Api,
     Call,
-    Endpoint,
+    operates,
+    reads,
 )
 from backhaul.admin.api.lists import OneRow
 from backhaul.admin.api.problems import ApiError
@@ -22,7 +23,6 @@ from backhaul.connect.record_matching import encode
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.records import RecordDetail
-from backhaul.store.tokens import Scope
 from backhaul_sdk import Cancellation as CancellationRecord
 from backhaul_sdk import Fulfillment as FulfillmentRecord
 from backhaul_sdk import Line, Record, StockAdjustment, StockLevel, fields
@@ -324,30 +324,22 @@ async def show_record(api: Api, call: Call) -> object:
     return submitted(found)
 
 
-def _post(path: str, handler: Any, body: type[Struct]) -> Endpoint:
-    return Endpoint(
-        method="POST",
-        path=path,
-        needs=Scope.OPERATE,
-        handler=handler,
-        body=body,
-        answer=SubmittedRecord,
-        keyed=True,
-        also=(HTTPStatus.CREATED, HTTPStatus.ACCEPTED),
-    )
-
-
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/records/{id}",
-        needs=Scope.READ,
-        handler=show_record,
-        asked=OneRow,
-        answer=SubmittedRecord,
+    reads("/records/{id}", show_record, SubmittedRecord, OneRow),
+    *(
+        operates(
+            path,
+            handler,
+            SubmittedRecord,
+            body=body,
+            keyed=True,
+            also=(HTTPStatus.CREATED, HTTPStatus.ACCEPTED),
+        )
+        for path, handler, body in (
+            ("/fulfillments", submit_fulfillment, Fulfillment),
+            ("/cancellations", submit_cancellation, Cancellation),
+            ("/adjustments", submit_adjustment, Adjustment),
+            ("/counts", submit_count, StockCount),
+        )
     ),
-    _post("/fulfillments", submit_fulfillment, Fulfillment),
-    _post("/cancellations", submit_cancellation, Cancellation),
-    _post("/adjustments", submit_adjustment, Adjustment),
-    _post("/counts", submit_count, StockCount),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.bulk import TITLES, change_rows, show_preview
 from backhaul.admin.context import cursor_of, paginate
-from backhaul.admin.filtering import Listing, download, show_rows
+from backhaul.admin.filtering import Listing, by_number, download, show_rows
 from backhaul.core.lifecycle import State, TargetState
 from backhaul.errors import BackhaulError
 from backhaul.store.advice import advise, facts_of
@@ -75,8 +75,11 @@ LISTING = Listing(
     "Commands",
     COMMANDS,
     ListedCommand,
-    lambda reader, wanted, limit, after=None, sort=Sort.USUAL, within=None: (
-        reader.commands(wanted, limit, after, sort, within)
+    by_number(
+        "commands",
+        lambda reader, wanted, limit, after=None, sort=Sort.USUAL, within=None: (
+            reader.commands(wanted, limit, after, sort, within)
+        ),
     ),
     selects=("kind", "connector", "store"),
     sorts=(Sort.USUAL, Sort.NEWEST, Sort.OLDEST),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.bulk import TITLES, change_rows, show_preview
-from backhaul.admin.filtering import Listing, download, number_of, show_rows
+from backhaul.admin.filtering import Listing, by_number, download, number_of, show_rows
 from backhaul.store.bulk import BulkVerb, result
 from backhaul.store.filters import DELIVERIES, Sort
 from backhaul.store.operators import Role
@@ -23,8 +23,11 @@ LISTING = Listing(
     "Deliveries",
     DELIVERIES,
     ListedDelivery,
-    lambda reader, wanted, limit, after=None, sort=Sort.USUAL, within=None: (
-        reader.deliveries(wanted, limit, number_of(after), sort, within)
+    by_number(
+        "deliveries",
+        lambda reader, wanted, limit, after=None, sort=Sort.USUAL, within=None: (
+            reader.deliveries(wanted, limit, number_of(after), sort, within)
+        ),
     ),
     selects=("connector", "kind", "store"),
     views=(("rejected, last day", "state=rejected since=1d"),),

@@ -13,12 +13,15 @@ from backhaul.admin.filtering import (
     PAGE_ROWS,
     SHOWN,
     Listing,
+    by_number,
     checked_rows,
     download,
     number_of,
     open_box,
     show_rows,
 )
+from backhaul.connect.quarantine_edit import refusal
+from backhaul.connect.quarantine_fields import fields_of_many
 from backhaul.connect.quarantine_retry import preview
 from backhaul.errors import BackhaulError
 from backhaul.store.filters import EVENTS, QUARANTINE, Sort, parse_filter
@@ -28,12 +31,13 @@ from backhaul.store.read_records import ListedEvent, ListedQuarantine
 from backhaul.store.records import ROW_STATES, RowVerb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.store.filters import Filter
+    from backhaul.store.read_models import Reader
 
 
 LISTING = Listing(
@@ -41,8 +45,11 @@ LISTING = Listing(
     "Events",
     EVENTS,
     ListedEvent,
-    lambda reader, wanted, limit, after=None, sort=Sort.USUAL, within=None: (
-        reader.events(wanted, limit, number_of(after), sort, within)
+    by_number(
+        "events",
+        lambda reader, wanted, limit, after=None, sort=Sort.USUAL, within=None: (
+            reader.events(wanted, limit, number_of(after), sort, within)
+        ),
     ),
     selects=("state", "kind", "store"),
     views=(("unhandled, last day", "state=unhandled since=1d"),),
@@ -97,7 +104,10 @@ QUARANTINED = Listing(
     "Quarantine",
     QUARANTINE,
     ListedQuarantine,
-    lambda reader, wanted, limit, *_: reader.quarantine(limit, None, wanted),
+    by_number(
+        "quarantine",
+        lambda reader, wanted, limit, *_: reader.quarantine(limit, None, wanted),
+    ),
     selects=("kind", "connector", "store"),
     views=(
         ("last hour", "since=1h"),
@@ -134,6 +144,7 @@ async def show_quarantine(
         )
     )
     rows, pager = paginate(page_request, found, PAGE_ROWS)
+    fields = await context.services.store.read(lambda reader: _fields(reader, rows))
     return context.page(
         page_request,
         "quarantine",
@@ -143,8 +154,28 @@ async def show_quarantine(
         state=wanted.state or ("any" if wanted.ids else "open"),
         reason=wanted.reason,
         counts=counts,
+        fields=fields,
+        most_groups=MOST_GROUPS,
         total=sum(counts.reasons.values()),
     )
+
+
+def _fields(reader: Reader, rows: Sequence[ListedQuarantine]) -> dict[str, str]:
+    """Return the fields to edit in all rows: those of the first record, with labels."""
+    first = next((row.id for row in rows if row.source == "record"), None)
+    detail = None if first is None else reader.quarantined(first)
+    return {} if detail is None else fields_of_many(detail)
+
+
+def _refusal(
+    reader: Reader, rows: Sequence[ListedQuarantine], field: str, value: str
+) -> str:
+    """Return why an edit of the first shown row would be refused; empty if none is."""
+    for row in rows:
+        detail = reader.quarantined(row.id) if row.source == "record" else None
+        if detail and (why := refusal(detail, None, {field: value})):
+            return f"Row {row.id} would be refused: {why}."
+    return ""
 
 
 async def show_export(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -165,6 +196,13 @@ async def show_preview(context: PageContext, page_request: PageRequest) -> web.R
             reader.quarantine(PREVIEWED, None, wanted),
         )
     )
+    field, value = page_request.query("field"), page_request.query("value") or ""
+    problem = ""
+    if verb is RowVerb.EDIT and field:
+        problem = await context.services.store.read(
+            lambda reader: _refusal(reader, rows, field, value)
+        )
+    fields = await context.services.store.read(lambda reader: _fields(reader, rows))
     return context.page(
         page_request,
         "quarantine_preview",
@@ -173,19 +211,20 @@ async def show_preview(context: PageContext, page_request: PageRequest) -> web.R
         shown=(shown := preview(verb, selected)),
         expected=msgspec.json.encode(shown.stores).decode(),
         rows=rows,
-        field=page_request.query("field") or "",
-        value=page_request.query("value") or "",
+        field=field or "",
+        value=value,
+        fields=fields,
+        problem=problem,
     )
 
 
 def _selection(context: PageContext, page_request: PageRequest) -> Filter:
     """Return the filter of the page, or one for the rows that are checked."""
     text = page_request.query("where") or ""
-    if page_request.query("rows") != ALL:
-        ids = checked_rows(page_request, ROW)
-        if not ids:
-            raise BackhaulError("no row is selected; select rows, or choose all rows")
+    if ids := checked_rows(page_request, ROW):
         text = f"id={','.join(ids)}"
+    elif page_request.query("rows") != ALL:
+        raise BackhaulError("no row is selected; select rows, or choose all rows")
     return parse_filter(text, QUARANTINE, context.services.clock.now())
 
 
@@ -223,7 +262,10 @@ async def change_rows(context: PageContext, page_request: PageRequest) -> web.Re
         fields={field: form.get("value", "")} if verb is RowVerb.EDIT else {},
     )
     page_request.session.add_notice(*_notice(done))
-    return page_request.redirect("/quarantine")
+    if not done["unchanged"]:
+        return page_request.redirect("/quarantine")
+    # What was not changed is still there to be tried in another way.
+    return page_request.redirect(f"/quarantine?{urlencode({'where': where})}")
 
 
 def _expected(text: str) -> dict[str, int]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 20
 """The newest commands of an order, and the newest orders of a customer."""
 EMPTY: Mapping[str, Any] = {
-    **dict.fromkeys(("incidents", "lines", "parcels", "variants"), ()),
+    **dict.fromkeys(("incidents", "quarantined", "lines", "parcels", "variants"), ()),
     **dict.fromkeys(("commands", "orders"), ()),
     **dict.fromkeys(("customer", "product", "stock")),
 }
@@ -55,7 +55,9 @@ async def show(context: PageContext, page_request: PageRequest) -> web.Response:
 def _order(reader: Reader, mirrored: FoundObject) -> dict[str, Any]:
     place = (mirrored.store, mirrored.id)
     wanted = Filter(store=mirrored.store, object=mirrored.id)
+    named = Filter(store=mirrored.store, order=mirrored.name)
     return {
+        "quarantined": reader.quarantine(MOST_ROWS, wanted=named),
         "customer": _customer_in(mirrored.facts["document"]),
         "lines": reader.order_lines(*place),
         "parcels": reader.parcels(*place),

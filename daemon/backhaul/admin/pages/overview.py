@@ -1,4 +1,4 @@
-"""Overview page: what is wrong, and what flows between the two sides."""
+"""Overview: what is wrong, what flows between the two sides, which records wait."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from backhaul.admin.auth import Route
+from backhaul.admin.sparklines import first_hour, sparklines
 from backhaul.alerting.summary import group_problems
+from backhaul.settings.values import duration_text
 from backhaul.store.filters import Filter
 from backhaul.store.operators import Role
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from backhaul.store.read_models import Reader
 
 MAX_ROWS = 8
+MOST_WAITING = 200
+"""Most waiting records on their page; more are only counted."""
 
 
 async def show(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -30,7 +34,11 @@ async def show(context: PageContext, page_request: PageRequest) -> web.Response:
 async def _facts(context: PageContext) -> dict[str, Any]:
     status = await context.services.status()
     gauges = await context.services.store.gauges.waiting()
-    rows = await context.services.store.read(_read)
+    now = context.services.clock.now()
+    since = first_hour(now)
+    rows, traffic = await context.services.store.read(
+        lambda reader: (_read(reader), reader.traffic(since))
+    )
     by_name = _by_name(gauges)
     return {
         "status": status,
@@ -48,8 +56,22 @@ async def _facts(context: PageContext) -> dict[str, Any]:
             default=0.0,
         ),
         "store_names": list(context.services.settings.stores),
+        "sparks": sparklines(traffic, now),
         **rows,
     }
+
+
+async def show_waiting(context: PageContext, page_request: PageRequest) -> web.Response:
+    """List the records that wait for their order or SKU, the oldest first."""
+    store = context.services.store
+    gauges = _by_name(await store.gauges.waiting())
+    return context.page(
+        page_request,
+        "waiting",
+        rows=await store.read(lambda reader: reader.waiting_records(MOST_WAITING)),
+        waiting=_total(gauges["records_waiting"]),
+        patience=duration_text(context.services.settings.connect.match_wait),
+    )
 
 
 def _read(reader: Reader) -> dict[str, Any]:
@@ -83,4 +105,7 @@ def _total(gauges: Iterable[Gauge]) -> float:
     return sum(value for _, value, _ in gauges)
 
 
-ROUTES = (Route("GET", "/", Role.VIEWER, show),)
+ROUTES = (
+    Route("GET", "/", Role.VIEWER, show),
+    Route("GET", "/records", Role.VIEWER, show_waiting),
+)

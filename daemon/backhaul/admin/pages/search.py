@@ -41,7 +41,7 @@ async def search(context: PageContext, page_request: PageRequest) -> web.Respons
     """Find objects by words; without words show the latest changes.
 
     With the parameter `jump`, as from the field of the header, the only result is shown
-    itself.
+    itself, and so is the only order of that number.
     """
     text, kind = page_request.query("q"), page_request.query("kind")
     kind = kind if kind in SEARCHED else None
@@ -52,13 +52,16 @@ async def search(context: PageContext, page_request: PageRequest) -> web.Respons
             *_find(reader, text, kind, since),
         )
     )
-    only = _only_path(direct, rows) if text and page_request.query("jump") else None
-    if only is not None:
-        return page_request.redirect(only)
+    named = _orders_named(rows, text) if text else []
+    if text and page_request.query("jump"):
+        path = named[0] if len(named) == 1 else _only_path(direct, rows)
+        if path is not None:
+            return page_request.redirect(path)
     return context.page(
         page_request,
         "mirror",
         direct=direct,
+        orders_first=bool(named),
         rows=rows,
         pager=pager(page_request, older),
         skipped=(since or 0) if text else 0,
@@ -101,6 +104,16 @@ def _find(
     if len(found) > PAGE_ROWS:
         return found[:PAGE_ROWS], found[PAGE_ROWS - 1].change
     return found, reader.not_searched(since)
+
+
+def _orders_named(rows: Sequence[SearchHit | ChangedObject], text: str) -> list[str]:
+    """Return the pages of the orders whose whole number or name is the text."""
+    bare = text.removeprefix("#").casefold()
+    return [
+        object_path("order", row.store, row.id)
+        for row in rows
+        if row.kind == "order" and row.title.removeprefix("#").casefold() == bare
+    ]
 
 
 def _only_path(
