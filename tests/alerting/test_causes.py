@@ -356,7 +356,7 @@ def test_a_server_that_cannot_archive_alerts_with_the_cause() -> None:
     assert "not backed up: archive_command: 3 failed attempts" in alert.text
 
 
-def test_what_only_status_shows_raises_no_alert() -> None:
+def test_problems_for_status_only_raise_no_alert() -> None:
     needs = replace(
         NOTHING,
         quarantined=2,

@@ -21,7 +21,7 @@ def shipment(number: int, store: str = "main") -> CommandProblem:
     return CommandProblem(f"{number:040x}", store, "fulfill", "ord_1", "503", "#1001")
 
 
-def test_one_parked_command_has_its_own_page_and_consequence() -> None:
+def test_a_parked_command_has_its_own_page_and_consequence() -> None:
     (found,) = groups(replace(NOTHING, parked=[shipment(1)]))
     _, consequence, action, link = found
     assert consequence == "1 parcel is not reported to store main"

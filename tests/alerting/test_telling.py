@@ -116,7 +116,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         yield Scene(store, mails, hooks, clock)
 
 
-async def test_a_cause_is_told_once_and_its_end_once(scene: Scene) -> None:
+async def test_a_cause_is_notified_once_and_its_end_once(scene: Scene) -> None:
     watch = scene.watch()
     scene.ill(PARKED)
     for _ in range(3):
@@ -137,7 +137,7 @@ async def test_a_cause_is_told_once_and_its_end_once(scene: Scene) -> None:
     assert [[one["key"] for one in each] for each in begun] == [["parked a1"], []]
 
 
-async def test_causes_of_one_look_share_a_message(scene: Scene) -> None:
+async def test_causes_of_one_check_share_a_message(scene: Scene) -> None:
     watch = scene.watch()
     scene.ill(PARKED)
     await watch.notify()
@@ -164,7 +164,7 @@ async def test_many_causes_of_a_kind_are_counted_in_one_message(scene: Scene) ->
     assert [len(hook["data"]["over"]) for hook in scene.hooks.got] == [0, 8]
 
 
-async def test_what_cannot_be_read_is_not_over(
+async def test_a_cause_that_cannot_be_read_is_not_over(
     scene: Scene, logged: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     scene.ill(PARKED)
@@ -182,7 +182,7 @@ async def test_what_cannot_be_read_is_not_over(
     assert len(scene.hooks.got) == 1
 
 
-async def test_what_nobody_foresaw_ends_no_watch(
+async def test_an_unexpected_error_ends_no_watch(
     scene: Scene, logged: list[dict[str, Any]]
 ) -> None:
     """Nor the daemon, which would end at each start."""
@@ -196,14 +196,14 @@ async def test_what_nobody_foresaw_ends_no_watch(
     assert scene.hooks.got[0]["data"]["begun"][0]["key"] == PARKED.key
 
 
-async def test_a_restart_tells_nothing_again(scene: Scene) -> None:
+async def test_a_restart_notifies_nothing_again(scene: Scene) -> None:
     scene.ill(PARKED)
     await scene.watch().notify()
     await scene.watch().notify()
     assert len(scene.hooks.got) == 1
 
 
-async def test_what_did_not_get_through_is_told_again(
+async def test_a_failed_notification_is_sent_again(
     scene: Scene, logged: list[dict[str, Any]]
 ) -> None:
     scene.ill(PARKED)
@@ -241,7 +241,7 @@ async def test_mail_that_is_refused_keeps_no_webhook_back(scene: Scene) -> None:
     assert len(scene.hooks.got) == 1
 
 
-async def test_a_person_whom_the_mail_server_refuses_is_named(
+async def test_a_recipient_that_the_mail_server_refuses_is_named(
     scene: Scene, logged: list[dict[str, Any]]
 ) -> None:
     scene.ill(PARKED)
@@ -270,7 +270,7 @@ async def test_a_message_keeps_its_id_until_it_is_delivered(scene: Scene) -> Non
     assert len({begun, over, again, over_again}) == 4
 
 
-async def test_a_way_that_is_new_is_told_of_what_began_before(scene: Scene) -> None:
+async def test_a_new_channel_is_notified_of_earlier_causes(scene: Scene) -> None:
     scene.ill(PARKED)
     await scene.watch(webhook_url=None, webhook_secret=None).notify()
     await scene.watch().notify()
@@ -285,7 +285,7 @@ UNHEARD = ["a..b", f"{'a' * 64}.b", "a\0b", "1.2.3.4.5"]
 
 
 @pytest.mark.parametrize("host", UNHEARD, ids=repr)
-async def test_a_host_that_nobody_can_look_up_ends_nothing(
+async def test_a_host_that_cannot_be_looked_up_ends_nothing(
     scene: Scene, logged: list[dict[str, Any]], host: str
 ) -> None:
     """Settings refuse such hosts, but what they let pass must end nothing either."""
@@ -338,7 +338,7 @@ def test_settings_refuse_an_address_that_no_letter_can_bear(address: str) -> Non
     assert kept.mail_to == ("ops@[10.0.0.1]",)
 
 
-async def test_what_was_over_before_a_way_told_it_is_forgotten_there(
+async def test_a_cause_that_ended_before_its_notification_is_removed(
     scene: Scene,
 ) -> None:
     watch = scene.watch()

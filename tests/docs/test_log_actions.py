@@ -37,7 +37,7 @@ def test_every_message_is_a_constant() -> None:
     assert built == []
 
 
-def test_actions_are_a_subject_and_what_became_of_it() -> None:
+def test_log_actions_are_a_subject_and_an_outcome() -> None:
     assert [action for action in actions() if not WORD.fullmatch(action)] == []
 
 

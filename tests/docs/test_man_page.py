@@ -56,7 +56,7 @@ def test_every_reporting_command_has_json_output() -> None:
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="apt install groff-base")
-def test_it_is_a_man_page() -> None:
+def test_the_manual_page_is_valid() -> None:
     command = ["groff", "-man", "-Tutf8", "-ww", "-P-cbou", str(PAGE)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == ""

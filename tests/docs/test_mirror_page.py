@@ -44,7 +44,9 @@ def test_the_page_names_every_published_table() -> None:
 
 
 @pytest.mark.parametrize("table", PUBLISHED)
-def test_it_names_every_column_and_no_other(table: str, database: Path) -> None:
+def test_the_mirror_page_names_every_column_and_no_other(
+    table: str, database: Path
+) -> None:
     with database_at(database).console(SystemClock()) as console:
         assert described()[table] == set(console.columns(table))
 

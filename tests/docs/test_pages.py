@@ -28,7 +28,7 @@ def test_commands_exist(page: Path) -> None:
     assert set(named) - known == set()
 
 
-def test_what_litestream_restores_is_for_the_daemon_alone_and_goes_again() -> None:
+def test_a_database_restored_by_litestream_is_private_and_removed_again() -> None:
     """It writes what anybody may read, and all the persons of the mirror are in it."""
     page = ROOT / "docs/how-to/back-up-and-restore.md"
     lines = page.read_text("utf-8").splitlines()

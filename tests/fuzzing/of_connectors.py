@@ -14,10 +14,10 @@ from pydantic import SecretStr
 from yarl import URL
 
 from backhaul.connect.record_matching import decode, encode
-from backhaul_connectors.courier import connector as courier_signatures
 from backhaul_connectors.courier import parsing as courier_parsing
 from backhaul_connectors.courier import polling as courier_asking
 from backhaul_connectors.courier import settings as courier_settings
+from backhaul_connectors.courier import signatures as courier_signatures
 from backhaul_connectors.courier.parsing import raw_of, records_of
 from backhaul_connectors.file_drop import files as file_cursor
 from backhaul_connectors.file_drop.csv_reader import CellOrigin as FileOrigin
@@ -25,7 +25,6 @@ from backhaul_connectors.file_drop.json_reader import JsonRowReader
 from backhaul_connectors.file_drop.parsing import file_kinds
 from backhaul_connectors.file_drop.settings import Settings as FileSettings
 from backhaul_connectors.http_json import client as http_cursor
-from backhaul_connectors.http_json import parsing as http_parsing
 from backhaul_connectors.http_json.client import next_url
 from backhaul_connectors.http_json.settings import List
 from backhaul_connectors.scanner import Scanner
@@ -47,9 +46,10 @@ from backhaul_connectors.sql import parsing as sql_parsing
 from backhaul_connectors.sql.values import from_plain
 from backhaul_connectors.tryton import reader as tryton_reading
 from backhaul_connectors.tryton.rpc import untyped
-from backhaul_sdk import Bad, CheckFailed, HttpRequest, Receipt
+from backhaul_sdk import Bad, CheckFailed, HttpRequest, Receipt, json_items
 from backhaul_sdk.addresses import AddressRefused, Guard, Network
 from backhaul_sdk.calls import Answer, NotJson, outcome_of, read_json
+from backhaul_sdk.erp import ErpCursor
 from backhaul_sdk.fields import Unusable, reason_of, rfc3339
 from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS
 from backhaul_sdk.testing import MemoryDocuments
@@ -73,15 +73,16 @@ def keep(records: Iterable[Record | Bad]) -> None:
                 assert encode(decode(encode(record))[1]) == encode(record)
 
 
-def _courier(vendor: str) -> courier_settings.Settings:
-    return courier_settings.Settings.model_validate(
-        {
-            "vendor": vendor,
-            "secrets": [couriers.SECRET],
-            "ship": "order",
-            "signature": {"timestamp_header": "x-timestamp"},
-        }
-    )
+PRESETS = ("shippo", "shippo-hmac", "17track", "ship24")
+
+
+def _courier(name: str) -> courier_settings.Settings:
+    told: dict[str, Any] = {"secrets": [couriers.SECRET], "ship": "order"}
+    if name in VENDORS:
+        told |= {"vendor": name, "signature": {"timestamp_header": "x-timestamp"}}
+    else:
+        told |= {"preset": name}
+    return courier_settings.Settings.model_validate(told)
 
 
 def feed_courier(settings: courier_settings.Settings, data: bytes) -> None:
@@ -101,9 +102,10 @@ def feed_signature(settings: courier_settings.Settings, data: bytes) -> None:
     names = (
         *("x-hmac-signature-v2", "x-hmac-signature", "x-signature"),
         *("aftership-hmac-sha256", "sendcloud-signature"),
+        *("shippo-auth-signature", "sign", "authorization"),
     )
     headers = {**dict.fromkeys(names, given), "x-timestamp": time, "x-path": path}
-    request = HttpRequest("POST", "/events", headers, data, {})
+    request = HttpRequest("POST", "/events", headers, data, {"token": given})
     assert not courier_signatures.is_genuine(settings, request, couriers.NOW)
 
 
@@ -134,11 +136,11 @@ COURIERS = tuple(
 )
 SIGNATURES = tuple(
     Target(
-        f"signature of {vendor}",
-        partial(feed_signature, _courier(vendor)),
+        f"signature of {name}",
+        partial(feed_signature, _courier(name)),
         (b"hmac-sha256-hex=00\nWed, 31 Dec 2025 08:00:00 GMT\n/events", b"00\n5\n/"),
     )
-    for vendor in VENDORS
+    for name in (*VENDORS, *PRESETS)
 )
 
 
@@ -247,9 +249,9 @@ LINKS = (
 def feed_item(data: bytes) -> None:
     with suppress(NotJson):
         item = read_json(data)
-        text = http_parsing.text_of(item)
+        text = json_items.text_of(item)
         for each in LISTS:
-            keep([http_parsing.ItemParser("x", each, NOW).read(item, text)])
+            keep([json_items.ItemParser("x", each, NOW).read(item, text)])
 
 
 def feed_page(data: bytes) -> None:
@@ -397,6 +399,7 @@ def feed_cursors(data: bytes) -> None:
         http_cursor.cursor_of(http_cursor.positions_of(text)),
         sql_cursor.SqlCursor.from_text(text).to_text(),
         tryton_reading.TrytonCursor.from_text(text).to_text(),
+        ErpCursor.from_text(text).to_text(),
     ):
         assert isinstance(made, str)
 

@@ -20,7 +20,9 @@ TARGETS = (*DAEMON, *CONNECTORS)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda each: each.name)
-def test_what_broke_others_is_understood_or_refused_in_words(target: Target) -> None:
+def test_known_malformed_inputs_are_understood_or_refused_in_words(
+    target: Target,
+) -> None:
     """Each seed as it is, and with each of its members or lines exchanged."""
     for word in WORDS:
         target.take(word)

@@ -43,7 +43,7 @@ async def test_sleepers_wake_when_their_time_has_come() -> None:
     await clock.sleep(0)
 
 
-async def test_frozen_time_stands_and_goes_on_from_there() -> None:
+async def test_frozen_time_stands_still_and_continues_from_there() -> None:
     inner = Still()
     clock = VirtualClock(inner)
     clock.freeze()
@@ -116,7 +116,7 @@ async def test_idempotency_keys_follow(shop: Shop) -> None:
 @pytest.mark.parametrize(
     "body", [{"advance": -1}, {"advance": "1"}, {"back": 1}, {"freeze": 1}]
 )
-async def test_what_is_no_move(shop: Shop, body: Any) -> None:
+async def test_an_invalid_clock_change_is_refused(shop: Shop, body: Any) -> None:
     assert (await shop.control("POST", "/clock", body)).status == 422
 
 

@@ -56,7 +56,7 @@ TAGS = {"A": ["red", "cotton"], "B": ["red"], "C": ["cotton"], "D": []}
         ("ALL", [("EQUALS", "re%")], ""),
     ],
 )
-async def test_rules_decide_who_belongs(
+async def test_rules_decide_which_products_belong(
     shop: Shop, match: str, rules: list[tuple[str, str]], expected: str
 ) -> None:
     for title, tags in TAGS.items():
@@ -142,7 +142,7 @@ async def test_v1_puts_products_into_collections(shop: Shop) -> None:
     assert cleared["collectionIds"] == []
 
 
-async def test_v1_refuses_what_is_no_manual_collection(shop: Shop) -> None:
+async def test_v1_refuses_a_collection_that_is_not_manual(shop: Shop) -> None:
     good, automatic = await collection(shop), await tagged(shop, "x", title="Auto")
     product = await shop.product()
     wanted = {"collectionIds": [good["id"], "col_none", automatic["id"]]}

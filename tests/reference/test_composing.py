@@ -53,7 +53,7 @@ def test_a_subject_arrives_as_it_was_written(subject: str) -> None:
     assert message["Subject"] == subject
 
 
-def test_headers_say_who_when_and_which() -> None:
+def test_headers_name_sender_recipient_and_time() -> None:
     message = read(MailText(to="a@x.example", subject="S", opening=[]))
     assert (message["From"], message["To"]) == (SENDER, "a@x.example")
     assert message["Date"].datetime.timestamp() == AT_MS // 1000

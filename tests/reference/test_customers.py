@@ -55,7 +55,9 @@ async def test_creating_announces_and_answers_the_whole(shop: Shop) -> None:
         ({"email": "a@b.example", "addresses": [{"id": "adr_x"}]}, "/addresses/0/id"),
     ],
 )
-async def test_what_is_no_customer(shop: Shop, body: Any, pointer: str) -> None:
+async def test_an_invalid_customer_is_refused(
+    shop: Shop, body: Any, pointer: str
+) -> None:
     reply = await shop.v1("POST", "/customers", body)
     assert (reply.status, reply.code) == (422, "VALIDATION_ERROR")
     assert reply.body["errors"][0]["pointer"].startswith(pointer)
@@ -124,7 +126,7 @@ async def test_addresses_are_the_full_list(shop: Shop) -> None:
     assert (await change(shop, made, addresses=None)).data["addresses"] == []
 
 
-async def test_the_default_address_moves_only_when_it_is_told(shop: Shop) -> None:
+async def test_the_default_address_changes_only_on_request(shop: Shop) -> None:
     made = (await create(shop, addresses=[HOME, {**WORK, "isDefault": True}])).data
     home, work = [{"id": one["id"]} for one in made["addresses"]]
 

@@ -53,7 +53,7 @@ def test_the_past_is_behind_us_and_in_order(state: Any) -> None:
     assert len(days) > 8
 
 
-async def test_the_shelves_are_as_on_the_first_day(shop: Shop, state: Any) -> None:
+async def test_the_stock_is_as_on_the_first_day(shop: Shop, state: Any) -> None:
     assert {level["stock"] for level in state["levels"]} == {demo_shop.STOCK}
     sums: Counter[str] = Counter()
     for row in state["history"]:
@@ -63,7 +63,7 @@ async def test_the_shelves_are_as_on_the_first_day(shop: Shop, state: Any) -> No
     assert (await shop.order(state["products"][0]))["number"] == 1001
 
 
-async def test_nobody_is_written_to_of_long_ago(shop: Shop, tmp_path: Path) -> None:
+async def test_no_mail_is_sent_about_past_orders(shop: Shop, tmp_path: Path) -> None:
     assert {one["status"] for one in await outbox(shop)} == {"SENT"}
     assert not (tmp_path / "data" / "mails").exists()
 
@@ -106,7 +106,7 @@ async def test_discounts(shop: Shop, code: str, subtotal: str, answer: str) -> N
     assert answer in (body.get("amount"), body.get("code"))
 
 
-async def test_a_reset_tells_the_same_past(shop: Shop, state: Any) -> None:
+async def test_a_reset_creates_the_same_past(shop: Shop, state: Any) -> None:
     await shop.control("POST", "/stores/demo/reset")
     again = await shop.state()
     for name in ("name", "status", "totals", "discountCode"):

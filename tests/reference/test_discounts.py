@@ -28,7 +28,7 @@ PAST, FUTURE = "2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z"
         ({"minimumSubtotal": "100.00"}, "10", "10.00"),
     ],
 )
-async def test_what_a_code_gives(
+async def test_a_valid_code_gives_its_discount(
     shop: Shop, values: dict[str, Any], shown: str, amount: str
 ) -> None:
     made = await discount(shop, **values)
@@ -96,7 +96,7 @@ async def test_the_split_over_lines_sums_to_the_order(shop: Shop) -> None:
     assert order["totals"] == placed["totals"]
 
 
-async def test_free_shipping_takes_the_freight_away(shop: Shop) -> None:
+async def test_free_shipping_removes_the_freight(shop: Shop) -> None:
     await zones(shop, {"rates": [{"name": "R", "price": "80"}]})
     await discount(shop, type="FREE_SHIPPING")
     placed = (await buy(shop, await shop.product(), discountCode="SAVE10")).data
@@ -270,7 +270,7 @@ async def test_bad_checks(shop: Shop, body: Any, pointers: set[str]) -> None:
     assert {one["pointer"] for one in reply.body["errors"]} == pointers
 
 
-async def test_the_last_use_is_decided_when_it_is_taken(shop: Shop) -> None:
+async def test_the_last_use_is_decided_when_it_is_claimed(shop: Shop) -> None:
     """A check made earlier is worth nothing, and each use is given back once."""
     made = await discount(shop, usageLimit=1)
     writer = shop.running.platform.writer

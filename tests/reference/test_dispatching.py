@@ -75,7 +75,7 @@ async def test_a_stop_does_not_wait_for_storage(
     assert first.body == second.body
 
 
-async def test_a_stop_writes_down_what_ended(
+async def test_a_stop_records_finished_attempts(
     tmp_path: Path, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_shop(tmp_path) as shop:

@@ -124,7 +124,7 @@ async def test_a_seed_repeats_itself(shop: Shop) -> None:
     assert await fired(shop) == [(await round_of(8)).count(503)]
 
 
-async def test_one_fault_ends_and_the_others_go_on(shop: Shop) -> None:
+async def test_a_fault_ends_and_the_others_go_on(shop: Shop) -> None:
     await arm(shop, {"fault": "5xx"}, {"fault": "latency", "seconds": 0})
     first, second = (await shop.control("GET", FAULTS)).data
     assert (await shop.control("DELETE", f"{FAULTS}/{first['id']}")).data == [second]
@@ -161,7 +161,7 @@ async def test_faults_are_one_stores_and_end(shop: Shop) -> None:
         {"faults": []},
     ],
 )
-async def test_what_is_no_fault(shop: Shop, body: Any) -> None:
+async def test_an_invalid_fault_is_refused(shop: Shop, body: Any) -> None:
     assert (await shop.control("PUT", FAULTS, body)).status == 422
 
 

@@ -136,7 +136,7 @@ async def first_line(url: str, request: bytes) -> bytes:
         ("control", b"/dashboard/login", b"Cookie: backhaul_login=\xff", b"403"),
     ],
 )
-async def test_secrets_that_are_no_text_are_wrong_ones(
+async def test_secrets_that_are_no_text_are_refused(
     shop: Shop, side: str, path: bytes, header: bytes, status: bytes
 ) -> None:
     access = shop.running.access
@@ -146,7 +146,7 @@ async def test_secrets_that_are_no_text_are_wrong_ones(
     assert (await first_line(url, asked)).split()[1] == status
 
 
-async def test_a_form_in_a_charset_nobody_knows_is_read_as_what_it_should_be(
+async def test_a_form_in_an_unknown_charset_is_read_in_the_expected_one(
     shop: Shop,
 ) -> None:
     """It is refused for its token, then, or else for the letters that are none."""
@@ -157,7 +157,7 @@ async def test_a_form_in_a_charset_nobody_knows_is_read_as_what_it_should_be(
     assert (await first_line(url, asked)).split()[1] == b"403"
 
 
-async def test_what_is_no_http_is_refused_without_a_failure(
+async def test_a_request_that_is_no_http_is_refused_without_a_failure(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = URL(shop.running.access.public_url)
@@ -193,7 +193,7 @@ def test_reading_json_never_fails_otherwise(raw: bytes) -> None:
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers(-(2**63), 2**63 - 1)))
-def test_what_is_written_reads_back(document: dict[str, Any]) -> None:
+def test_written_values_read_back(document: dict[str, Any]) -> None:
     assert decode_object(encode(document)) == document
 
 

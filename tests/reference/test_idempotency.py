@@ -63,7 +63,7 @@ async def test_a_key_belongs_to_its_principal(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256, "é"])
-async def test_what_is_no_key(shop: Shop, key: str) -> None:
+async def test_an_invalid_key_is_refused(shop: Shop, key: str) -> None:
     product = await shop.product()
     body = {"productId": product["id"], "adjustment": 1}
     reply = await shop.v1("POST", "/inventory/adjust", body, **keyed(key))
@@ -85,7 +85,7 @@ async def test_the_answer_that_shows_a_new_key_is_not_kept(shop: Shop) -> None:
     assert answers_kept(shop) == 0
 
 
-async def test_answers_are_forgotten_after_a_day(shop: Shop) -> None:
+async def test_answers_are_deleted_after_a_day(shop: Shop) -> None:
     product = await shop.product()
     await shop.shopper("POST", "/orders", cart(product), **keyed("k"))
     assert answers_kept(shop) == 1

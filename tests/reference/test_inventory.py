@@ -79,7 +79,9 @@ async def test_set_and_expected_stock(shop: Shop) -> None:
         {},
     ],
 )
-async def test_what_is_no_adjustment(shop: Shop, change: dict[str, Any]) -> None:
+async def test_an_invalid_adjustment_is_refused(
+    shop: Shop, change: dict[str, Any]
+) -> None:
     product = await shop.product()
     body = {"productId": product["id"], **change}
     reply = await shop.v1("POST", "/inventory/adjust", body)
@@ -102,7 +104,9 @@ async def test_racing_adjustments_never_go_below_zero(shop: Shop) -> None:
     assert await stocks(shop, product) == [0]
 
 
-async def test_one_expected_stock_wins(shop: Shop) -> None:
+async def test_concurrent_adjustments_with_one_expected_stock_apply_once(
+    shop: Shop,
+) -> None:
     product = await shop.product(stock=10)
     replies = await asyncio.gather(
         *(adjust(shop, product, -1, expectedStock=10) for _ in range(32))

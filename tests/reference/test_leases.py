@@ -29,7 +29,7 @@ async def settled(shop: Shop, webhook: Any, status: str, count: int = 1) -> Any:
             return found
 
 
-async def test_what_is_in_flight_is_never_sent_beside_itself(
+async def test_a_delivery_in_flight_is_never_sent_concurrently(
     shop: Shop, receiver: Receiver
 ) -> None:
     """Pausing, going on and replaying leave an attempt alone."""
@@ -111,7 +111,7 @@ def attempt_on(row: Any, **values: Any) -> Attempt:
     return replace(ended, **values)
 
 
-async def test_what_was_in_flight_of_a_paused_webhook_is_held_after_a_start(
+async def test_a_delivery_in_flight_of_a_paused_webhook_is_held_after_a_start(
     tmp_path: Path, receiver: Receiver
 ) -> None:
     receiver.gate = asyncio.Event()

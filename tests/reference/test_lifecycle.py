@@ -69,7 +69,7 @@ def test_fulfill_and_cancel_commute(now: str, cancel: str) -> None:
     assert shipped_first == cancelled_first
 
 
-def test_what_is_fulfilled_cannot_be_fulfilled_again() -> None:
+def test_a_fulfilled_order_cannot_be_fulfilled_again() -> None:
     with pytest.raises(KeyError):
         fulfillment_after("FULFILLED", "all")
 

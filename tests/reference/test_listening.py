@@ -19,7 +19,7 @@ def no_more_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_taken_port_is_named() -> None:
+def test_a_port_in_use_is_named() -> None:
     taken = server.bind("127.0.0.1", 0)
     port = taken.socket.getsockname()[1]
     words = f"^cannot listen on 127.0.0.1:{port}: Address already in use$"
@@ -28,7 +28,7 @@ def test_a_taken_port_is_named() -> None:
     taken.close()
 
 
-def test_where_no_socket_can_be_made_the_reason_is_said() -> None:
+def test_without_a_socket_the_reason_is_reported() -> None:
     words = "^cannot listen on 127.0.0.1:80: Too many open files$"
     with no_more_files(), pytest.raises(server.PortInUseError, match=words):
         server.bind("127.0.0.1", 80)

@@ -106,7 +106,7 @@ async def test_no_password_in_the_clear(tmp_path: Path, login: Path) -> None:
         assert smtp.raw == []
 
 
-async def test_a_certificate_nobody_trusts(
+async def test_an_untrusted_certificate_stops_the_login(
     tmp_path: Path,
     tls: ssl.SSLContext,
     login: Path,
@@ -130,7 +130,7 @@ def run_server(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_what_is_no_login(tmp_path: Path, login: Path) -> None:
+def test_an_invalid_login_file_is_refused(tmp_path: Path, login: Path) -> None:
     for text, mode, said in (
         ("shop", 0o600, "two lines"),
         ("shop\n\n", 0o600, "two lines"),
@@ -149,7 +149,7 @@ def test_what_is_no_login(tmp_path: Path, login: Path) -> None:
     assert WHO[1] not in repr(SmtpLogin(*WHO))
 
 
-def test_the_process_says_what_is_wrong(tmp_path: Path, login: Path) -> None:
+def test_the_process_reports_the_error(tmp_path: Path, login: Path) -> None:
     smtp = ("--smtp", "mail.example:25")
     for more, said in (
         (("--smtp-login", str(tmp_path / "none")), "No such file"),

@@ -49,7 +49,7 @@ def post(words: str) -> ComposedMail:
     return ComposedMail("mail_1", "shop@b.example", letter.to, message)
 
 
-def test_what_buyers_write_stays_text() -> None:
+def test_text_of_buyers_is_not_rendered_as_html() -> None:
     text = shown(post("\x1b[2JCafé\nmail mail_2 to x@y.example"))
     head, *lines = text.splitlines()
     assert head == "mail mail_1 to a@b.example"

@@ -97,7 +97,7 @@ async def test_a_missing_server_is_tried_until_there_is_no_point(
         assert found[0]["nextAttemptAt"] is None
 
 
-async def test_what_is_owed_survives_a_restart(tmp_path: Path) -> None:
+async def test_unsent_mails_survive_a_restart(tmp_path: Path) -> None:
     async with open_shop(tmp_path, smtp_port=unused_port()) as shop:
         await buy(shop, await shop.product())
         await attempted(shop, 1)
@@ -120,7 +120,7 @@ async def test_the_outbox_is_the_merchants(shop: Shop) -> None:
     }  # fmt: skip
 
 
-def test_where_mails_go_is_told_on_the_command_line() -> None:
+def test_the_mail_server_is_set_on_the_command_line() -> None:
     options = parse(["--smtp", "[::1]:2525", "--mail-from", "me@x.example"])
     assert options.smtp == ("::1", 2525)
     assert options.mail_from == "me@x.example"

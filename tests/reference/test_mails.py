@@ -110,7 +110,7 @@ async def test_shipped_and_cancelled(shop: Shop, folder: Path) -> None:
     await only(shop, "order_shipped")
 
 
-async def test_buyers_are_not_told_what_merchants_keep(shop: Shop) -> None:
+async def test_buyers_get_no_mail_if_the_merchant_turns_it_off(shop: Shop) -> None:
     quiet = {"notifyCustomer": False}
     order = (await buy(shop, await shop.product())).data
     await shop.v1("POST", f"/orders/{order['id']}/fulfill", quiet)
@@ -139,7 +139,7 @@ async def test_recorded_orders_mail_on_request(
         assert "http" not in text
 
 
-async def test_a_reported_payment_is_told_to_the_merchant(
+async def test_a_reported_payment_is_mailed_to_the_merchant(
     shop: Shop, folder: Path
 ) -> None:
     await scan_and_pay(shop)
@@ -159,7 +159,7 @@ async def test_a_reported_payment_is_told_to_the_merchant(
     assert warning in second
 
 
-async def test_a_webhook_given_up_is_told(
+async def test_an_abandoned_webhook_is_mailed(
     shop: Shop, folder: Path, receiver: Receiver
 ) -> None:
     webhook = await subscribe(shop, receiver, "products/create")

@@ -66,7 +66,7 @@ async def test_items_follow_their_targets(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("how", ["draft", "archived", "deleted"])
-async def test_a_hidden_target_takes_its_children_along(shop: Shop, how: str) -> None:
+async def test_a_hidden_target_hides_its_children(shop: Shop, how: str) -> None:
     gone, stays = await shop.product(title="Gone"), await shop.product(title="Stays")
     child = item("PRODUCT", stays["id"])
     await put(shop, item("PRODUCT", gone["id"], child), child)

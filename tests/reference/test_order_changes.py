@@ -40,7 +40,7 @@ async def test_fulfill_whole_order_once(shop: Shop) -> None:
     assert await shop.topics_since(before) == ["orders/fulfilled", "orders/updated"]
 
 
-async def test_fulfill_again_counts_what_is_sent_and_not_how_it_is_split(
+async def test_a_repeated_fulfill_is_compared_by_units_and_not_by_lines(
     shop: Shop,
 ) -> None:
     order = await shop.order(await shop.product(), 2)

@@ -33,7 +33,7 @@ sys.exit(main([count]))
 """
 
 
-def test_a_full_collection_looks_through_few_objects(tmp_path: Path) -> None:
+def test_a_full_collection_scans_few_objects(tmp_path: Path) -> None:
     with counting(tmp_path) as url:
         answer = ask("GET", f"{url}/storefront/store", {"x-subdomain": "demo"})
     assert answer.status == 200

@@ -23,7 +23,7 @@ async def test_prices_come_from_the_catalogue(shop: Shop) -> None:
     assert reply.headers["Cache-Control"] == "no-store"
 
 
-async def test_placing_tells_everybody_in_order(shop: Shop) -> None:
+async def test_placing_an_order_notifies_all_receivers_in_order(shop: Shop) -> None:
     product = await shop.product()
     before = await shop.sequence()
     await shop.order(product)
@@ -61,7 +61,7 @@ async def test_payment_methods(
         assert reply.body["acceptedMethods"] == (["CUSTOM_QR"] if qr else ["COD"])
 
 
-async def test_scan_and_pay_shows_what_is_due_until_paid(shop: Shop) -> None:
+async def test_scan_and_pay_shows_the_due_amount_until_paid(shop: Shop) -> None:
     await shop.settings(paymentSettings={"customQr": {**ON, "qr": "https://q.example"}})
     product = await shop.product()
     body = cart(product, paymentMethod="CUSTOM_QR")
@@ -100,7 +100,7 @@ async def test_signed_in_customers_only(shop: Shop, mode: str, status: int) -> N
         assert reply.headers["WWW-Authenticate"] == "CustomerSession"
 
 
-async def test_every_flaw_is_told_at_once(shop: Shop) -> None:
+async def test_all_flaws_are_reported_at_once(shop: Shop) -> None:
     body = {
         "paymentMethod": "CARD",
         "items": [{"productId": "p", "quantity": 0}],

@@ -83,7 +83,7 @@ def revoke(server: ReferenceProcess, store: str) -> None:
     assert server.control("DELETE", f"/stores/{store}/keys/{key_id}").status == 200
 
 
-def test_a_port_in_use_is_said_plainly(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_plainly(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         result = run_server("--data", str(tmp_path), "--port", port)
@@ -93,7 +93,7 @@ def test_a_port_in_use_is_said_plainly(tmp_path: Path) -> None:
     assert f"127.0.0.1:{port}" in lines[0]
 
 
-def test_a_folder_in_use_is_said_plainly(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_reported_plainly(tmp_path: Path) -> None:
     with reference(tmp_path):
         result = run_server(
             "--data", str(tmp_path), "--port", "0", "--control-port", "0"

@@ -53,7 +53,7 @@ async def test_handles_skus_and_external_ids_are_unique(shop: Shop) -> None:
         ({"sku": "A"}, "SKU_TAKEN"),
     ],
 )
-async def test_a_change_to_a_taken_value_names_who_has_it(
+async def test_a_change_to_a_value_in_use_names_its_owner(
     shop: Shop, values: dict[str, str], code: str
 ) -> None:
     first = await shop.product(sku="A", externalId="E")
@@ -75,7 +75,7 @@ async def test_put_merges_and_null_clears(shop: Shop) -> None:
     assert await shop.topics_since(before) == ["products/update"]
 
 
-async def test_put_takes_the_full_list_of_variants(shop: Shop) -> None:
+async def test_put_requires_the_full_list_of_variants(shop: Shop) -> None:
     sizes = [{"title": "S", "sku": "S", "price": "1", "stock": 4}]
     product = await shop.product(
         variants=[*sizes, {"title": "M", "sku": "M", "price": "1"}]
@@ -173,7 +173,7 @@ async def test_newest_first(shop: Shop) -> None:
 @pytest.mark.parametrize(
     "price", ["1.005", "-1", "1e2", "NaN", True, None, "", "1,00", 1e20, "٣"]
 )
-async def test_what_is_no_price(shop: Shop, price: Any) -> None:
+async def test_an_invalid_price_is_refused(shop: Shop, price: Any) -> None:
     body = {"title": "X", "variants": [{"price": price}]}
     reply = await shop.v1("POST", "/products", body)
     assert reply.status == 422

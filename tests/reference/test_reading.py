@@ -104,9 +104,7 @@ async def shelve(shop: Shop) -> Any:
 
 
 @pytest.mark.parametrize("path", SHOWN)
-async def test_what_shows_products_is_asked_of_the_state_once(
-    shop: Shop, path: str
-) -> None:
+async def test_pages_of_products_query_the_state_once(shop: Shop, path: str) -> None:
     await shelve(shop)
     before = await shop.shopper("GET", path)
     asked = list[str]()
@@ -119,7 +117,7 @@ async def test_what_shows_products_is_asked_of_the_state_once(
 
 
 @pytest.mark.parametrize("path", SHOWN)
-async def test_what_shows_products_shows_each_change_at_once(
+async def test_pages_of_products_show_each_change_at_once(
     shop: Shop, path: str
 ) -> None:
     product = await shelve(shop)
@@ -149,7 +147,7 @@ async def test_a_key_that_is_revoked_is_refused_at_once(shop: Shop) -> None:
     assert (await shop.v1("GET", "/products", key=made["key"])).status == 401
 
 
-async def test_what_was_recalled_is_asked_again_after_a_commit(shop: Shop) -> None:
+async def test_a_cached_value_is_queried_again_after_a_commit(shop: Shop) -> None:
     reader, asked = shop.running.platform.reader, []
 
     def count(rows: Rows) -> Any:
@@ -163,7 +161,7 @@ async def test_what_was_recalled_is_asked_again_after_a_commit(shop: Shop) -> No
     assert len(asked) == 2
 
 
-async def test_a_page_outlives_what_cannot_change_it(shop: Shop) -> None:
+async def test_a_cached_page_outlives_unrelated_changes(shop: Shop) -> None:
     reader, asked = shop.running.platform.reader, []
     product = await shop.product(stock=3)
 
@@ -196,7 +194,7 @@ async def test_a_page_outlives_what_cannot_change_it(shop: Shop) -> None:
         ("UPDATE store SET name = 'x'", False),
     ],
 )
-async def test_what_raises_the_revision(
+async def test_only_visible_changes_raise_the_revision(
     tmp_path: Path, change: str, shown: bool
 ) -> None:
     async with open_shop(tmp_path, fixture="demo") as shop:

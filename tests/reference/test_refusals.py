@@ -209,7 +209,7 @@ async def test_a_failure_of_ours_is_a_problem_too(tmp_path: Path) -> None:
         assert (reply.status, reply.code) == (500, "INTERNAL_ERROR")
 
 
-def test_a_value_that_is_refused_as_taken_is_unique(tmp_path: Path) -> None:
+def test_a_value_that_is_refused_as_in_use_is_unique(tmp_path: Path) -> None:
     with closing(open_writer(tmp_path / "state.db")) as connection:
         rows = Rows(connection)
         unique = {

@@ -74,7 +74,7 @@ async def sender() -> AsyncIterator[Sender]:
         (500, False, True, False),
     ],
 )
-async def test_what_a_status_means(
+async def test_a_status_decides_whether_a_delivery_is_retried(
     sender: Sender, status: int, delivered: bool, retried: bool, gone: bool
 ) -> None:
     with aioresponses() as mocked:
@@ -114,7 +114,7 @@ async def test_both_secrets_sign_during_rotation(sender: Sender) -> None:
     assert headers["X-Service-Hmac-Sha256"] == expected
 
 
-def test_the_default_schedule_takes_27_hours_35_minutes() -> None:
+def test_the_default_schedule_lasts_27_hours_35_minutes() -> None:
     assert sum(DEFAULT_DELAYS) == 27 * 3600 + 35 * 60 + 5
     schedule = Schedule()
     dues = [schedule.next_ms(n, 0, lambda: 0.5) for n in range(1, 9)]
@@ -130,7 +130,7 @@ def test_jitter_stays_within_a_tenth() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "-1", "nan", "1,,2", "inf", "1e9"])
-def test_what_is_no_schedule(text: str) -> None:
+def test_an_invalid_schedule_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  - the command line shows its text
         parse_schedule(text)
 

@@ -40,7 +40,7 @@ def test_zip_patterns(pattern: str, code: str, matches: bool) -> None:
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9))
-def test_ranges_hold_what_lies_between(low: int, high: int, code: int) -> None:
+def test_ranges_contain_the_values_between(low: int, high: int, code: int) -> None:
     assert zip_matches(f"{low}...{high}", str(code)) == (low <= code <= high)
 
 
@@ -165,7 +165,7 @@ async def test_bad_quotes(
     assert {one["pointer"] for one in reply.body["errors"]} == pointers
 
 
-async def test_quotes_take_json_objects(shop: Shop) -> None:
+async def test_quotes_accept_json_objects_only(shop: Shop) -> None:
     url = shop.running.access.public_url + QUOTE
     text = {"Content-Type": "text/plain"}
     assert (await shop.ask("POST", url, text, data=b"{}")).status == 415

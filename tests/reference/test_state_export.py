@@ -112,7 +112,7 @@ async def test_a_failure_halfway_ends_the_connection() -> None:
     assert answer.count(b"HTTP/1.1") <= 1
 
 
-async def test_who_stops_reading_stops_the_making(shop: Shop) -> None:
+async def test_a_client_that_stops_reading_stops_the_export(shop: Shop) -> None:
     made: list[int] = []
 
     def parts() -> Iterator[bytes]:

@@ -131,7 +131,7 @@ async def test_an_address_that_turned_private_is_not_called(
         assert receiver.received == []
 
 
-def test_what_is_no_address_is_said() -> None:
+def test_an_invalid_address_is_reported() -> None:
     with pytest.raises(ValueError, match="does not appear"):
         is_public_ip("erp.example")
 

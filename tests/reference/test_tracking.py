@@ -149,7 +149,7 @@ async def test_the_same_report_again_changes_nothing(shop: Shop) -> None:
     assert len(told) == 2
 
 
-async def test_duplicates_are_told_to_the_merchant_only(shop: Shop) -> None:
+async def test_duplicates_are_reported_to_the_merchant_only(shop: Shop) -> None:
     first, second = await placed(shop), await placed(shop)
     await report(shop, first)
     reply = await report(shop, second)

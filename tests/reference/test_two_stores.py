@@ -96,7 +96,9 @@ async def test_lists_show_nothing_of_the_other(strangers: Strangers, path: str) 
     assert (await strangers.ask("GET", path, strangers.key)).data == []
 
 
-async def test_orders_cannot_name_what_the_other_has(strangers: Strangers) -> None:
+async def test_orders_cannot_name_objects_of_the_other_store(
+    strangers: Strangers,
+) -> None:
     shop, ids, key = strangers.shop, strangers.ids, strangers.key
     item = {"productId": ids["product"], "quantity": 1, "price": "1.00"}
     refused = await shop.v1("POST", "/orders", {"items": [item]}, key=key)
@@ -111,7 +113,7 @@ async def test_orders_cannot_name_what_the_other_has(strangers: Strangers) -> No
         await shop.control("POST", "/stores/other/reset")
 
 
-async def test_a_taken_value_names_who_has_it_in_the_same_store(
+async def test_a_value_in_use_names_its_owner_in_the_same_store(
     strangers: Strangers,
 ) -> None:
     body = {"title": "Lamp", "price": "1.00", "sku": "A", "handle": "same"}

@@ -109,7 +109,7 @@ async def test_replay_sends_the_same_bytes_again(
     assert len(await receiver.until(7)) == 7
 
 
-async def test_replay_brings_what_a_subscription_never_got(
+async def test_a_replay_sends_events_that_a_subscription_never_got(
     shop: Shop, receiver: Receiver
 ) -> None:
     product = await shop.product()
@@ -236,13 +236,15 @@ async def test_care_needs_the_topics_scopes(
 @pytest.mark.parametrize(
     "body", [{}, {"since": "today"}, {"since": "2026-01-01T00:00:00Z", "topics": ["x"]}]
 )
-async def test_what_is_no_replay(shop: Shop, receiver: Receiver, body: Any) -> None:
+async def test_an_invalid_replay_is_refused(
+    shop: Shop, receiver: Receiver, body: Any
+) -> None:
     webhook = await subscribe(shop, receiver, "products/create")
     reply = await shop.v1("POST", f"/webhooks/{webhook['id']}/replay", body)
     assert reply.status == 422
 
 
-async def test_what_is_due_is_found_without_walking_a_backlog(shop: Shop) -> None:
+async def test_due_deliveries_are_found_without_scanning_a_backlog(shop: Shop) -> None:
     plan = shop.running.platform.reader.read(
         lambda rows: [row["detail"] for row in rows.all(f"EXPLAIN QUERY PLAN {DUE}")]
     )

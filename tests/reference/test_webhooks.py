@@ -215,7 +215,7 @@ async def test_subscriptions_come_and_go(shop: Shop, receiver: Receiver) -> None
         {"topics": ["orders/create"]},
     ],
 )
-async def test_what_is_no_subscription(shop: Shop, body: Any) -> None:
+async def test_an_invalid_subscription_is_refused(shop: Shop, body: Any) -> None:
     assert (await shop.v1("POST", "/webhooks", body)).status == 422
 
 

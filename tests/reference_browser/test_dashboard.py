@@ -48,7 +48,7 @@ async def make_a_webhook(page: Page, address: str) -> str:
 
 
 @pytest.mark.parametrize("width", [1280, 400])
-async def test_a_key_is_made_and_opens_what_it_may(
+async def test_a_key_is_created_and_opens_its_permitted_pages(
     visit: Visit, shop: Shop, width: int
 ) -> None:
     await visit.page.set_viewport_size({"width": width, "height": 850})

@@ -8,7 +8,7 @@ DEAREST = "999999999999.00"
 FULLEST = 1_000_000_000
 
 
-async def test_no_shopper_owes_more_than_can_be_kept(shop: Shop) -> None:
+async def test_no_order_total_exceeds_the_storable_amount(shop: Shop) -> None:
     product = await shop.product(price=DEAREST, stock=FULLEST)
     assert (await buy(shop, product)).data["totals"]["total"] == DEAREST
     before = await shop.state()

@@ -50,7 +50,7 @@ async def test_effects(shop: Shop, restock: bool, refund: bool) -> None:
     assert await shop.topics_since(sequence) == topics
 
 
-async def test_nothing_said_restores_nothing(shop: Shop) -> None:
+async def test_a_cancellation_without_options_restocks_nothing(shop: Shop) -> None:
     order = await placed(shop, 2)
     done = (await cancel(shop, order)).data
     assert standing(done) == ("CANCELLED", "VOIDED", "UNFULFILLED")
@@ -68,7 +68,9 @@ async def test_reasons(shop: Shop, reason: str) -> None:
 @pytest.mark.parametrize(
     "body", [{"reason": "WHIM"}, {"restock": "yes"}, {"refund": 1}, {"restock": None}]
 )
-async def test_what_is_no_cancellation(shop: Shop, body: dict[str, object]) -> None:
+async def test_an_invalid_cancellation_is_refused(
+    shop: Shop, body: dict[str, object]
+) -> None:
     order = await placed(shop)
     before = await shown(shop, order)
     reply = await cancel(shop, order, **body)

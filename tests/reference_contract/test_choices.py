@@ -28,7 +28,7 @@ async def test_recorded_orders_name_the_variant(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("by", ["variantId", "sku"])
-async def test_recorded_orders_take_the_variant_they_name(shop: Shop, by: str) -> None:
+async def test_recorded_orders_use_the_variant_they_name(shop: Shop, by: str) -> None:
     product = await tee(shop)
     large = product["variants"][1]
     name = {"variantId": large["id"], "sku": "TEE-L"}[by]
@@ -60,7 +60,7 @@ async def test_put_does_not_choose_among_variants(shop: Shop, sent: Any) -> None
     assert (await shop.v1("GET", path)).data == product
 
 
-async def test_put_cannot_take_the_price_away(shop: Shop) -> None:
+async def test_put_cannot_remove_the_price(shop: Shop) -> None:
     product = await shop.product()
     reply = await shop.v1("PUT", f"/products/{product['id']}", {"price": None})
     assert (reply.status, reply.body["errors"][0]["pointer"]) == (422, "/price")

@@ -76,7 +76,7 @@ async def test_orders_of_both_surfaces_and_adjustments(shop: Shop) -> None:
     check_ledger(state)
 
 
-async def test_one_customer_under_many_spellings(shop: Shop) -> None:
+async def test_concurrent_spellings_make_one_customer(shop: Shop) -> None:
     await discount(shop, usageLimitPerCustomer=2)
     product = await shop.product(stock=100)
     spelled = ["asha@example.com", "ASHA@example.com", "Asha@EXAMPLE.com"]
@@ -188,7 +188,7 @@ async def test_payment_against_cancel(shop: Shop) -> None:
         assert done["financialStatus"] == ("PAID" if paid else "VOIDED")
 
 
-async def test_one_refund(shop: Shop) -> None:
+async def test_concurrent_refunds_make_one_refund(shop: Shop) -> None:
     order = await placed(shop)
     await settle(shop, order, "mark-paid")
     calls = [settle(shop, order, "refund") for _ in range(CROWD)]
@@ -196,7 +196,7 @@ async def test_one_refund(shop: Shop) -> None:
     assert found == {(200, ""): 1, (409, "PAYMENT_SETTLED"): 63}
 
 
-async def test_one_report_of_one_transaction(shop: Shop) -> None:
+async def test_concurrent_reports_make_one_transaction(shop: Shop) -> None:
     order = await placed(shop)
     replies = await asyncio.gather(*(report(shop, order) for _ in range(CROWD)))
     assert len({str(reply.data) for reply in replies}) == 1
@@ -204,7 +204,7 @@ async def test_one_report_of_one_transaction(shop: Shop) -> None:
     assert mails["payment_reported"] == 1
 
 
-async def test_one_order_for_one_key(shop: Shop) -> None:
+async def test_concurrent_orders_with_one_key_make_one_order(shop: Shop) -> None:
     product = await shop.product(stock=100)
     key = {"Idempotency-Key": "k"}
     replies = await asyncio.gather(

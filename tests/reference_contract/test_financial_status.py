@@ -100,7 +100,7 @@ async def test_events(shop: Shop, start: str, trigger: str) -> None:
     assert await shop.topics_since(before) == expected
 
 
-async def test_a_report_tells_no_subscriber(shop: Shop) -> None:
+async def test_a_report_notifies_no_subscriber(shop: Shop) -> None:
     order = await placed(shop)
     before = await shop.sequence()
     assert (await report(shop, order)).status == 200

@@ -128,7 +128,7 @@ async def test_moves(shop: Shop, start: str, trigger: str) -> None:
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["open", "cancelled"])
 @pytest.mark.parametrize("trigger", ["all", "some", "too-many"])
-async def test_what_waits_for_confirmation_stays(
+async def test_an_order_that_waits_for_confirmation_cannot_be_shipped(
     shop: Shop, trigger: str, cancelled: bool
 ) -> None:
     await shop.settings(codConfirmation=True)
@@ -143,7 +143,7 @@ async def test_what_waits_for_confirmation_stays(
 
 
 @pytest.mark.parametrize("trigger", ["all", "some"])
-async def test_what_is_confirmed_goes(shop: Shop, trigger: str) -> None:
+async def test_a_confirmed_order_can_be_shipped(shop: Shop, trigger: str) -> None:
     await shop.settings(codConfirmation=True)
     order = await placed(shop, QUANTITY, method="COD")
     await settle(shop, order, "confirm")
@@ -151,13 +151,13 @@ async def test_what_is_confirmed_goes(shop: Shop, trigger: str) -> None:
 
 
 @pytest.mark.parametrize("quantity", [0, -1, True, "1", 1.5, None])
-async def test_what_is_no_quantity(shop: Shop, quantity: Any) -> None:
+async def test_an_invalid_quantity_is_refused(shop: Shop, quantity: Any) -> None:
     order = await placed(shop)
     reply = await fulfill_some(shop, order, quantity)
     assert (reply.status, reply.code) == (422, "VALIDATION_ERROR")
 
 
-async def test_one_line_named_twice_counts_together(shop: Shop) -> None:
+async def test_a_line_named_twice_counts_together(shop: Shop) -> None:
     order = await placed(shop, 3)
     line = {"lineItemId": order["items"][0]["id"], "quantity": 2}
     reply = await fulfill(shop, order, items=[line, line])

@@ -76,7 +76,7 @@ def test_every_limit_is_held_here() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_so_many_and_no_more(folder: Path, name: str) -> None:
+async def test_each_limit_allows_exactly_its_quota(folder: Path, name: str) -> None:
     """Alone, with all others off; what is refused for its body counts too."""
     ask, quota = LIMITS[name]
     only = {other: 0 for other in NAMES if other != name}
@@ -95,7 +95,7 @@ async def test_so_many_and_no_more(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_quota_of_ones_own(folder: Path, name: str) -> None:
+async def test_a_quota_can_be_set_for_each_limit(folder: Path, name: str) -> None:
     ask, _ = LIMITS[name]
     async with open_shop(folder, limits=True, quotas={**OFF, name: 24}) as shop:
         order = await rested(shop)
@@ -117,7 +117,7 @@ async def test_all_off_one_by_one(folder: Path) -> None:
             assert "RateLimit" not in replies[-1].headers
 
 
-async def test_whom_a_limit_is_for(folder: Path) -> None:
+async def test_each_limit_counts_its_own_callers(folder: Path) -> None:
     """Each order has its reports, each key its calls, each store its shoppers."""
     quotas = {**OFF, "reports": 1, "key": 1, "orders": 2}
     async with open_shop(folder, limits=True, quotas=quotas) as shop:
@@ -133,7 +133,7 @@ async def test_whom_a_limit_is_for(folder: Path) -> None:
             assert [one.status for one in asked] == [409, 409, 429]
 
 
-async def test_a_reset_forgets_who_asked(folder: Path) -> None:
+async def test_a_reset_clears_the_request_counts(folder: Path) -> None:
     quotas = {**OFF, "unknown-tokens": 1, "reads": 1}
     async with open_shop(folder, limits=True, quotas=quotas) as shop:
         for reset in ("/stores/demo/reset", "/reset", "/reset"):

@@ -35,7 +35,9 @@ async def test_products_are_deleted_from_anywhere(shop: Shop, now: str) -> None:
 
 
 @pytest.mark.parametrize("status", ["deleted", "ACTIVATED", "", None, 1])
-async def test_what_is_no_status_of_a_product(shop: Shop, status: Any) -> None:
+async def test_an_invalid_status_of_a_product_is_refused(
+    shop: Shop, status: Any
+) -> None:
     product = await shop.product()
     reply = await shop.v1("PUT", f"/products/{product['id']}", {"status": status})
     assert (reply.status, reply.code) == (422, "VALIDATION_ERROR")
@@ -121,7 +123,7 @@ async def test_a_delivery_fails_for_good(shop: Shop, receiver: Receiver) -> None
 
 
 @pytest.mark.parametrize("state", ["PAUSED", "DISABLED"])
-async def test_what_is_held_goes_by_replay(
+async def test_a_held_delivery_is_sent_by_a_replay(
     shop: Shop, receiver: Receiver, state: str
 ) -> None:
     path = await subscribed(shop, receiver, state)

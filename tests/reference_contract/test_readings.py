@@ -30,7 +30,7 @@ async def test_a_refunded_order_is_cancelled_once(shop: Shop, refund: bool) -> N
     assert (await cancel(shop, order, refund=not refund)).status == 409
 
 
-async def test_a_cancellation_repeats_what_was_asked(shop: Shop) -> None:
+async def test_a_cancellation_repeats_the_request(shop: Shop) -> None:
     order = await placed(shop)
     done = (await cancel(shop, order, refund=True, restock=True)).data
     assert done["financialStatus"] == "VOIDED"
@@ -38,7 +38,7 @@ async def test_a_cancellation_repeats_what_was_asked(shop: Shop) -> None:
     assert (await cancel(shop, order, refund=True, restock=True)).data == done
 
 
-async def test_what_took_no_stock_gives_none_back(shop: Shop) -> None:
+async def test_an_order_that_reserved_no_stock_returns_none(shop: Shop) -> None:
     product = await shop.product(stock=5)
     line = {"productId": product["id"], "quantity": 2, "price": "1.00"}
     order = (await shop.v1("POST", "/orders", {"items": [line], **BYPASS})).data
@@ -61,7 +61,7 @@ async def test_a_new_store_delivers_everywhere_for_nothing(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["variant", "product"])
-async def test_stock_of_what_is_deleted_leaves_through_the_ledger(
+async def test_stock_of_a_deleted_product_leaves_through_the_ledger(
     shop: Shop, whole: bool
 ) -> None:
     sizes = [{"title": one, "price": "1.00", "stock": 5} for one in "SM"]

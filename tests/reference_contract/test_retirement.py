@@ -16,14 +16,14 @@ async def in_days(shop: Shop, days: int) -> str:
     return formats.to_text(formats.from_text(now) + days * DAY_MS)
 
 
-async def test_nothing_is_deprecated_by_itself(shop: Shop) -> None:
+async def test_no_version_is_deprecated_by_default(shop: Shop) -> None:
     reply = await shop.v1("GET", "/store")
     assert not {"Deprecation", "Sunset"} & set(reply.headers)
     nothing = {"deprecatedAt": None, "sunsetAt": None}
     assert (await shop.control("GET", PATH)).data == nothing
 
 
-async def test_every_answer_of_v1_tells_its_end(shop: Shop) -> None:
+async def test_every_answer_of_v1_names_its_sunset(shop: Shop) -> None:
     ends = await in_days(shop, 365)
     told = (await shop.control("PUT", PATH, {"sunsetAt": ends})).data
     assert told == {"deprecatedAt": await in_days(shop, 0), "sunsetAt": ends}
@@ -38,7 +38,7 @@ async def test_every_answer_of_v1_tells_its_end(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("way", ["DELETE", "reset"])
-async def test_it_can_be_taken_back(shop: Shop, way: str) -> None:
+async def test_a_sunset_can_be_withdrawn(shop: Shop, way: str) -> None:
     await shop.control("PUT", PATH, {"sunsetAt": await in_days(shop, 400)})
     if way == "DELETE":
         await shop.control("DELETE", PATH)
@@ -47,7 +47,7 @@ async def test_it_can_be_taken_back(shop: Shop, way: str) -> None:
     assert "Sunset" not in (await shop.v1("GET", "/store")).headers
 
 
-async def test_nobody_gets_less_than_a_year(shop: Shop) -> None:
+async def test_a_sunset_within_a_year_is_refused(shop: Shop) -> None:
     for body in ({"sunsetAt": await in_days(shop, 364)}, {"sunsetAt": "soon"}, {}):
         reply = await shop.control("PUT", PATH, body)
         assert reply.status == 422

@@ -189,7 +189,7 @@ def extended(body: Any) -> Any:
     return [extended(one) for one in body] if isinstance(body, list) else body
 
 
-async def test_line_20_unknown_members_disturb_nobody(shop: Shop) -> None:
+async def test_line_20_unknown_members_are_ignored(shop: Shop) -> None:
     """What answers may gain, requests may bring, so that an answer can be sent back."""
     body = {"title": "L", "variants": [{"price": "1.00", "stock": 9}]}
     product = (await shop.v1("POST", "/products", extended(body))).data

@@ -65,7 +65,7 @@ def test_cancelled_orders(money: str, goods: str, confirmed: bool) -> None:
 @pytest.mark.parametrize("confirmed", [False, True], ids=["unconfirmed", "confirmed"])
 @pytest.mark.parametrize("goods", SHIPPING)
 @pytest.mark.parametrize("money", PAYING)
-async def test_what_is_answered_and_filtered(
+async def test_each_status_is_shown_and_can_be_filtered(
     shop: Shop, money: str, goods: str, confirmed: bool
 ) -> None:
     """Every standing that calls can reach, then the same order cancelled."""

@@ -81,7 +81,9 @@ async def test_the_merchants_work(
 
 
 @pytest.mark.parametrize("path", SHOPPED)
-async def test_what_shoppers_see(neighbours: Neighbours, path: str) -> None:
+async def test_shoppers_of_another_store_see_no_object(
+    neighbours: Neighbours, path: str
+) -> None:
     path, shop = path.format(**neighbours.ids), neighbours.shop
     assert (await shop.shopper("GET", path)).status == 200
     assert (await shop.shopper("GET", path, store="other")).status == 404
@@ -147,7 +149,9 @@ async def test_a_collection_in_a_body(neighbours: Neighbours) -> None:
     assert shown["collectionIds"] == []
 
 
-async def test_history_filtered_by_a_strangers_ids(neighbours: Neighbours) -> None:
+async def test_history_filtered_by_ids_of_another_store_is_empty(
+    neighbours: Neighbours,
+) -> None:
     for query in ("productId={product}", "variantId={variant}", "orderId={order}"):
         path = "/inventory/history?" + query.format(**neighbours.ids)
         assert (await neighbours.shop.v1("GET", path, key=neighbours.key)).data == []

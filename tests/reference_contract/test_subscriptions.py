@@ -20,7 +20,7 @@ async def key_for(shop: Shop, *scopes: str) -> str:
 
 @pytest.mark.parametrize("scopes", [(), ("orders:read",), ("products:write",)])
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-async def test_one_needs_its_topics_scopes(
+async def test_a_subscription_needs_the_scopes_of_its_topics(
     shop: Shop, receiver: Receiver, method: str, scopes: tuple[str, ...]
 ) -> None:
     webhook = await subscribe(shop, receiver, "products/create")
@@ -34,7 +34,9 @@ async def test_one_needs_its_topics_scopes(
     assert (await shop.v1(method, path, sent, key=reader)).status == 200
 
 
-async def test_a_list_shows_what_the_key_covers(shop: Shop, receiver: Receiver) -> None:
+async def test_a_list_shows_only_objects_the_key_covers(
+    shop: Shop, receiver: Receiver
+) -> None:
     of_orders = await subscribe(shop, receiver, "orders/create", "orders/updated")
     of_both = await subscribe(shop, receiver, "orders/create", "products/create")
     for scopes, expected in (

@@ -42,7 +42,7 @@ async def blocks(browser: Browser, path: str) -> list[str]:
     return [html.unescape(one) for one in BLOCK.findall(page.text)]
 
 
-async def test_the_page_shows_what_went_and_what_came(browser: Browser) -> None:
+async def test_the_page_shows_request_and_response(browser: Browser) -> None:
     async with open_receiver() as receiver:
         answer = {"Set-Cookie": "id=secret", "X-Answer": "Zürich"}
         receiver.answers = [web.Response(status=200, text="<b>done", headers=answer)]
@@ -81,7 +81,7 @@ async def test_every_attempt_keeps_its_own_answer(browser: Browser) -> None:
         assert (await browser.get(path)).text.count("The first 4 KiB") == 1
 
 
-async def test_where_nobody_listens_nothing_was_sent(browser: Browser) -> None:
+async def test_without_a_listener_nothing_was_sent(browser: Browser) -> None:
     async with open_receiver() as receiver:
         pass
     _, path = await delivered(browser, receiver)

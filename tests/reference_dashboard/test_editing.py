@@ -48,7 +48,9 @@ async def test_a_product_is_edited(browser: Browser) -> None:
     assert await browser.shop.topics_since(sequence) == ["products/update"]
 
 
-async def test_an_edit_that_changes_nothing_tells_nobody(browser: Browser) -> None:
+async def test_an_edit_that_changes_nothing_notifies_no_subscriber(
+    browser: Browser,
+) -> None:
     product = await browser.shop.product(description="A lamp", tags=["warm"])
     sequence = await browser.shop.sequence()
     form = await form_of(browser, product, description="A lamp", tags="warm")
@@ -72,7 +74,7 @@ async def test_variants_are_added_and_removed(browser: Browser) -> None:
     assert history["source"]["type"] == "DASHBOARD"
 
 
-async def test_a_flaw_of_a_variant_stands_in_its_row(browser: Browser) -> None:
+async def test_a_flaw_of_a_variant_is_shown_in_its_row(browser: Browser) -> None:
     product = await browser.shop.product()
     form = await form_of(browser, product, title2="L", price2="cheap", weightGrams2="x")
     path = f"/products/{product['id']}/edit"

@@ -58,7 +58,7 @@ async def test_no_form_works_without_login_or_token(visitor: Browser) -> None:
             assert "CSRF_TOKEN_INVALID" in page.text
 
 
-async def test_what_is_absent_is_a_404(browser: Browser) -> None:
+async def test_an_absent_object_is_a_404(browser: Browser) -> None:
     for path, kind in PAGES.items():
         if kind:
             page = await browser.get(filled(path))
@@ -67,7 +67,7 @@ async def test_what_is_absent_is_a_404(browser: Browser) -> None:
     assert page.status == 404
 
 
-async def test_what_fails_is_a_page_too(browser: Browser) -> None:
+async def test_a_failure_is_shown_as_a_page(browser: Browser) -> None:
     page = await browser.get("/dashboard/nowhere/at/all")
     assert page.status == 404
     assert "This page does not exist." in page.text

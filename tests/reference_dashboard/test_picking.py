@@ -43,7 +43,7 @@ async def test_an_old_product_is_found(browser: Browser) -> None:
         assert "Lamp 1<" not in found.text
 
 
-async def test_what_was_found_can_be_put_in_and_is_not_lost(browser: Browser) -> None:
+async def test_a_found_product_can_be_added_and_is_not_lost(browser: Browser) -> None:
     old = await old_product(browser.shop)
     refused = await browser.post("/new-collection", title="", add0=old["id"])
     assert refused.status == 422
@@ -54,7 +54,7 @@ async def test_what_was_found_can_be_put_in_and_is_not_lost(browser: Browser) ->
     assert collection["productIds"] == [old["id"]]
 
 
-async def test_a_menu_leads_to_what_was_found(browser: Browser) -> None:
+async def test_a_menu_links_to_a_found_product(browser: Browser) -> None:
     old = await crowded(browser.shop)
     page = STORE + "/navigation/footer"
     assert old not in (await browser.get(page)).text
@@ -68,7 +68,9 @@ async def test_a_menu_leads_to_what_was_found(browser: Browser) -> None:
     assert old in (await browser.get(page + "?search=shelf+7")).text
 
 
-async def test_a_product_goes_into_what_was_found_and_stays(browser: Browser) -> None:
+async def test_a_product_is_added_to_a_found_collection_and_stays(
+    browser: Browser,
+) -> None:
     old, new = await crowded(browser.shop), await shelf(browser.shop, "New")
     product = await browser.shop.product(collectionIds=[new])
     path = f"/products/{product['id']}/edit"

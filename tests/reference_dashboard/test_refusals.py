@@ -40,14 +40,16 @@ def test_which_field_is_meant(pointer: str, name: str) -> None:
         ("endsAt", "OUT_OF_RANGE", "it ends before it starts", "It ends before"),
     ],
 )
-def test_what_is_told(name: str, code: str, detail: str, told: str) -> None:
+def test_each_problem_is_described_in_a_sentence(
+    name: str, code: str, detail: str, told: str
+) -> None:
     found = sentence(name, code, detail)
     assert told in found
     assert "should" not in found
     assert "pattern" not in found
 
 
-def test_what_is_taken_is_told_at_its_field() -> None:
+def test_a_value_in_use_is_reported_at_its_field() -> None:
     found = flaws_of(Problem(409, "EMAIL_TAKEN", "another customer has it"))
     assert list(found) == ["email"]
     short = [{"pointer": "/items/1", "available": 3}]
@@ -130,7 +132,7 @@ async def test_a_refused_form(
         assert str(typed) in page.text
 
 
-async def test_stock_that_runs_short_is_told_in_its_row(browser: Browser) -> None:
+async def test_stock_that_runs_short_is_reported_in_its_row(browser: Browser) -> None:
     product = await browser.shop.product(stock=2)
     variant = product["variants"][0]["id"]
     page = await browser.post("/new-order", name="Asha", variant2=variant, quantity2=3)

@@ -23,7 +23,7 @@ async def test_the_cookie_is_for_this_site_and_no_script(visitor: Browser) -> No
     assert visitor.shop.running.access.control_token not in str(cookies)
 
 
-async def test_who_is_logged_in_at_a_daemon_of_this_machine_gets_in_too(
+async def test_a_login_at_a_daemon_of_this_machine_is_accepted_too(
     visitor: Browser,
 ) -> None:
     """Their addresses differ in the port only, which cookies know nothing of."""

@@ -36,7 +36,7 @@ async def test_a_fault_leaves_the_others_as_they_are(browser: Browser) -> None:
     ]
 
 
-async def test_one_fault_is_disarmed(browser: Browser) -> None:
+async def test_a_single_fault_is_disarmed(browser: Browser) -> None:
     await browser.post("/faults", fault="5xx", place="*/orders")
     await browser.post("/faults", fault="rate429", place="*/customers")
     shown = (await browser.get(STORE + "/faults")).text

@@ -95,7 +95,7 @@ URLENCODED = "application/x-www-form-urlencoded"
         (b"title=Lamp\xe9&price=12.50", f"{URLENCODED}; charset=nonsense"),
     ],
 )
-async def test_another_encoding_is_told_beside_its_field(
+async def test_another_encoding_is_reported_beside_its_field(
     browser: Browser, body: bytes, kind: str
 ) -> None:
     token = f"&csrf={browser.csrf}".encode()
@@ -118,7 +118,7 @@ async def test_another_encoding_is_told_beside_its_field(
     ],
     ids=range(5),
 )
-async def test_what_is_no_form_at_all_is_answered_by_the_page(
+async def test_a_body_that_is_no_form_is_answered_by_the_page(
     browser: Browser, body: bytes
 ) -> None:
     kind = "multipart/form-data; boundary=x"
@@ -135,7 +135,7 @@ def payments(browser: Browser, picture: bytes) -> aiohttp.FormData:
     return form
 
 
-async def test_a_picture_that_is_too_large_is_told_beside_its_field(
+async def test_a_picture_that_is_too_large_is_reported_beside_its_field(
     browser: Browser,
 ) -> None:
     sent: dict[str, Any] = {"data": payments(browser, bytes(5_000_000))}
@@ -145,14 +145,16 @@ async def test_a_picture_that_is_too_large_is_told_beside_its_field(
     assert ">Have change</textarea>" in page.text
 
 
-async def test_what_is_far_too_large_is_answered_by_the_page(browser: Browser) -> None:
+async def test_a_body_that_is_far_too_large_is_answered_by_the_page(
+    browser: Browser,
+) -> None:
     page = await send(browser, "/payments", b"codFee=" + b"9" * (17 << 20), URLENCODED)
     assert (page.status, "larger than 16 MiB" in page.text) == (413, True)
     assert "go back to what you typed" in page.text
     assert 'name="codFee"' in page.text
 
 
-async def test_what_went_away_meanwhile_takes_nothing_that_was_typed_along(
+async def test_an_object_deleted_meanwhile_keeps_the_typed_text(
     browser: Browser,
 ) -> None:
     product = await browser.shop.product()

@@ -25,5 +25,5 @@ def test_exponents_are_those_of_iso_4217() -> None:
     assert max(published.values()) == MAX_EXPONENT
 
 
-def test_what_the_list_does_not_know_has_two_digits() -> None:
+def test_an_unlisted_currency_has_two_digits() -> None:
     assert exponent_of("ZZZ") == DEFAULT_EXPONENT

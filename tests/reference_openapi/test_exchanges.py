@@ -67,7 +67,7 @@ def problem(**changes: Any) -> Exchange:
 
 
 @pytest.mark.parametrize("exchange", [MISSING, DELETED, SHIPPED])
-def test_what_is_described_has_no_flaw(exchange: Exchange) -> None:
+def test_a_described_exchange_has_no_flaw(exchange: Exchange) -> None:
     assert list(flaws_of(exchange)) == []
 
 
@@ -104,7 +104,7 @@ def test_what_is_described_has_no_flaw(exchange: Exchange) -> None:
         ),
     ],
 )
-def test_what_is_not_described_is_a_flaw(exchange: Exchange, flaw: str) -> None:
+def test_an_undescribed_exchange_has_a_flaw(exchange: Exchange, flaw: str) -> None:
     assert flaw in "\n".join(flaws_of(exchange))
 
 
@@ -123,13 +123,13 @@ def test_what_is_not_described_is_a_flaw(exchange: Exchange, flaw: str) -> None:
         (True, False, False),
     ],
 )
-def test_a_shape_keeps_what_a_schema_can_tell(
+def test_a_shape_keeps_all_that_a_schema_can_describe(
     one: object, other: object, alike: bool
 ) -> None:
     assert (shape_of(one) == shape_of(other)) is alike
 
 
-async def test_what_is_recorded_and_what_is_exempt(tmp_path: Path) -> None:
+async def test_exchanges_are_recorded_unless_exempt(tmp_path: Path) -> None:
     heard: list[Exchange] = []
     async with open_shop(tmp_path, recorder=Recorder(heard.append)) as shop:
         for _ in range(2):

@@ -21,12 +21,14 @@ pytestmark = [pytest.mark.timeout(3600 if LONG else 600), pytest.mark.faults]
 
 
 @pytest.mark.parametrize("phases", ["examples,coverage", "fuzzing", "stateful"])
-async def test_nothing_is_found(dinar_shop: Shop, tmp_path: Path, phases: str) -> None:
+async def test_fuzzing_finds_no_failure(
+    dinar_shop: Shop, tmp_path: Path, phases: str
+) -> None:
     outcome = await fuzz(dinar_shop, tmp_path, phases, "-n", EXAMPLES, *SEED)
     assert outcome.code == 0, outcome.text
 
 
-async def test_nothing_is_found_within_limits(
+async def test_fuzzing_within_limits_finds_no_failure(
     limited_shop: Shop, tmp_path: Path
 ) -> None:
     outcome = await fuzz(limited_shop, tmp_path, "fuzzing", "-n", "2", *SEED)

@@ -61,7 +61,7 @@ async def test_the_document_is_valid_and_knows_no_control(shop: Shop) -> None:
     assert len(talk.document["webhooks"]) == 9
 
 
-async def test_every_operation_is_walked_and_keeps_to_the_document(
+async def test_every_operation_is_called_and_conforms_to_the_document(
     shop: Shop, receiver: Receiver
 ) -> None:
     talk = await walked(shop, receiver)

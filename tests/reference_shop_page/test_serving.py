@@ -34,7 +34,9 @@ async def test_case_does_not_matter(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("path", ["/shop/demo", "/shop/nobody", "file"])
-async def test_nothing_is_told_or_loaded_elsewhere(shop: Shop, path: str) -> None:
+async def test_the_page_sends_and_loads_nothing_elsewhere(
+    shop: Shop, path: str
+) -> None:
     target = (await links(shop))[0] if path == "file" else path
     headers = (await get(shop, target)).headers
     policy = headers["Content-Security-Policy"]
@@ -53,7 +55,7 @@ async def test_files_are_kept_for_as_long_as_they_are_the_same(shop: Shop) -> No
         assert "immutable" in reply.headers["Cache-Control"]
 
 
-async def test_the_page_is_asked_for_again_and_not_sent_again(shop: Shop) -> None:
+async def test_the_page_is_requested_again_and_not_sent_again(shop: Shop) -> None:
     first = await get(shop, "/shop/demo")
     assert first.headers["Cache-Control"] == "no-cache"
     again = await get(shop, "/shop/demo", If_None_Match=first.headers["ETag"])

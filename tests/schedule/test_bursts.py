@@ -88,7 +88,7 @@ def run_of(sent: int, job: str = FULFILL) -> tuple[str, str, str, str]:
     return job, "planned", "done", f"sent {sent}"
 
 
-async def test_the_scheduler_lets_out_what_is_planned(database: Place) -> None:
+async def test_the_scheduler_releases_planned_commands(database: Place) -> None:
     async with scene(database) as stage, running(stage) as (_, schedule):
         command = await plan(stage, "ord_1")
         await stage.clock.advance(3_600)
@@ -97,7 +97,7 @@ async def test_the_scheduler_lets_out_what_is_planned(database: Place) -> None:
         await stage.reaches(command, "applied")
 
 
-async def test_a_burst_is_one_run_and_none_of_it_waits(database: Place) -> None:
+async def test_a_burst_is_one_run_and_no_command_of_it_waits(database: Place) -> None:
     """All three leave while the clock stands still: no second is waited for."""
     async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
@@ -120,7 +120,7 @@ async def test_each_burst_is_a_run(database: Place) -> None:
         await burst_over(stage, [run_of(1), run_of(1, "push_cancellations")])
 
 
-async def test_a_run_that_sends_nothing_is_not_written_down(database: Place) -> None:
+async def test_a_run_that_sends_nothing_is_not_recorded(database: Place) -> None:
     async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
         for _ in range(5):
@@ -129,7 +129,7 @@ async def test_a_run_that_sends_nothing_is_not_written_down(database: Place) -> 
         assert started(database) == []
 
 
-async def test_a_burst_without_end_is_written_down_all_the_same(
+async def test_an_endless_burst_is_recorded_too(
     database: Place,
 ) -> None:
     async with scene(database) as stage, running(stage) as (_, schedule):
@@ -143,7 +143,7 @@ async def test_a_burst_without_end_is_written_down_all_the_same(
         await passes_until(stage, is_recorded, "it is recorded", COALESCE_SECONDS / 2)
 
 
-async def test_what_was_planned_in_the_last_life_leaves_at_the_start(
+async def test_a_command_planned_before_a_restart_is_sent_at_the_start(
     database: Place,
 ) -> None:
     async with scene(database) as stage:
@@ -189,7 +189,7 @@ async def test_a_pause_in_a_run_lets_nothing_more_out(database: Place) -> None:
         await stage.reaches(kept, "applied")
 
 
-async def test_quiet_hours_that_begin_in_a_run_hold_back_what_comes_then(
+async def test_quiet_hours_that_begin_in_a_run_hold_back_later_commands(
     database: Place,
 ) -> None:
     async with scene(database) as stage:

@@ -122,7 +122,7 @@ async def test_an_interval_polls_at_every_start_and_writes_nothing_down(
             assert now.runs() == []
 
 
-async def test_nothing_is_polled_in_quiet_hours(path: Path) -> None:
+async def test_no_connector_is_polled_in_quiet_hours(path: Path) -> None:
     now = datetime.now(UTC)
     settings = settings_of(every="2s", quiet=quiet_around(now, 2))
     async with life(path, settings) as quiet:
@@ -132,7 +132,7 @@ async def test_nothing_is_polled_in_quiet_hours(path: Path) -> None:
         assert HOUR < following - now <= 2 * HOUR
 
 
-async def test_a_paused_connector_rests_over_a_restart_and_runs_when_asked(
+async def test_a_paused_connector_rests_over_a_restart_and_runs_on_request(
     path: Path,
 ) -> None:
     settings = settings_of(every="2s")
@@ -222,14 +222,14 @@ class TestPolls:
         await clock.advance(1.0)
         assert await task
 
-    async def test_a_person_cuts_it(self) -> None:
+    async def test_an_operator_ends_a_pause_between_polls(self) -> None:
         polls = await self.begun(VirtualClock())
         polls.failed(60.0)
         task = await self.next(polls)
         polls.wake()
         assert await task
 
-    async def test_what_is_owed_waits_for_the_end_of_quiet_hours(self) -> None:
+    async def test_an_overdue_poll_waits_for_the_end_of_quiet_hours(self) -> None:
         clock = VirtualClock()
         polls = await self.begun(clock)
         begin = (clock.now() + timedelta(seconds=30)).time()
@@ -248,7 +248,7 @@ class TestPolls:
         await clock.advance(1.0)
         assert await task
 
-    async def test_a_pause_drops_what_is_owed(self) -> None:
+    async def test_a_pause_cancels_an_overdue_poll(self) -> None:
         clock = VirtualClock()
         polls = await self.begun(clock)
         polls.fall_due()

@@ -130,7 +130,7 @@ def test_every_field_that_is_accepted_can_be_scheduled(field: str, place: int) -
 
 @pytest.mark.parametrize("step", ["0", "00", "000"])
 @pytest.mark.parametrize("place", range(5))
-def test_step_of_nothing_is_refused(place: int, step: str) -> None:
+def test_an_invalid_step_is_refused(place: int, step: str) -> None:
     fields = ["*"] * 5
     fields[place] = f"*/{step}"
     with pytest.raises(ValidationError, match="has an invalid"):

@@ -47,7 +47,7 @@ async def settled(life: Program) -> None:
 
 
 @pytest.mark.parametrize("job", [{"every": "1h"}, AT_SIX], ids=str)
-async def test_what_was_missed_is_made_up_for_once(
+async def test_missed_runs_are_made_up_for_once(
     path: Path, job: dict[str, str]
 ) -> None:
     settings = settings_of({"reconcile_incremental": job})
@@ -79,7 +79,7 @@ async def test_an_interval_goes_on_where_the_last_program_ended(path: Path) -> N
         assert life.polled == []
 
 
-async def test_what_failed_waits_for_its_next_time(path: Path) -> None:
+async def test_a_failed_run_waits_for_its_next_time(path: Path) -> None:
     """Not for the next start: what fails at once would then fail at every one."""
     async with program(path, EACH_HOUR) as life:
         life.jobs.does("backup", "", lambda: None)
@@ -94,7 +94,7 @@ async def test_what_failed_waits_for_its_next_time(path: Path) -> None:
     assert (state.outcome, state.detail) == ("failed", "no space left")
 
 
-async def test_what_was_cut_off_runs_again(path: Path) -> None:
+async def test_an_interrupted_run_is_repeated(path: Path) -> None:
     async with program(path, EACH_HOUR) as life:
         await life.jobs.run("reconcile_incremental", None, "otto")
         assert len(life.polled) == 1
@@ -136,7 +136,7 @@ async def test_a_changed_time_owes_nothing(path: Path) -> None:
         assert life.polled == []
 
 
-async def test_what_was_planned_anew_is_owed_by_its_new_words(path: Path) -> None:
+async def test_a_rescheduled_job_is_overdue_by_its_new_schedule(path: Path) -> None:
     """A reload is no restart, yet the next start must not take it for a change."""
     before = settings_of({"reconcile_incremental": AT_SIX})
     async with program(path, before, -100 * HOUR) as life:
@@ -182,7 +182,7 @@ async def test_a_resume_without_a_pause_puts_nothing_off(path: Path) -> None:
         assert life.schedule.next_runs() == before
 
 
-async def test_what_is_called_wrong_is_told_what_there_is(path: Path) -> None:
+async def test_an_unknown_job_is_refused_with_the_known_ones(path: Path) -> None:
     settings = settings_of(stores=("main", "other"))
     async with program(path, settings) as life:
         with pytest.raises(BackhaulError, match="the jobs are: prune, backup, push_"):
@@ -261,7 +261,7 @@ async def test_a_paused_kind_does_not_leave_until_it_is_let_out(
             await stage.reaches(after, "applied")
 
 
-async def test_a_run_says_what_it_sent(path: Path) -> None:
+async def test_a_run_counts_the_commands_it_sent(path: Path) -> None:
     async with scene(path, STRICT) as stage:
         jobs = await gated(stage)
         for number in range(3):
@@ -284,7 +284,7 @@ async def test_a_run_names_the_guard_after_a_restore(path: Path) -> None:
             await stage.arrive(0)
 
 
-async def test_a_run_names_what_stopped_sending(path: Path) -> None:
+async def test_a_run_names_the_reason_for_stopped_sending(path: Path) -> None:
     async with scene(path, STRICT) as stage:
         jobs = await gated(stage)
         stage.dispatcher.switch.block("cancel", "403 INSUFFICIENT_SCOPE")
@@ -319,7 +319,7 @@ async def ran(jobs: Jobs) -> str:
     return str(done["done"])
 
 
-async def test_what_was_paused_again_is_not_let_out_by_a_restart(path: Path) -> None:
+async def test_a_restart_releases_nothing_of_a_job_paused_again(path: Path) -> None:
     async with scene(path, STRICT) as stage:
         jobs = await gated(stage)
         await jobs.pause("push_cancellations", None, "otto")
@@ -345,7 +345,7 @@ async def running(schedule: Schedule) -> AsyncIterator[None]:
         schedule.stop()
 
 
-async def test_eager_gates_close_in_quiet_hours(path: Path) -> None:
+async def test_eager_send_windows_close_in_quiet_hours(path: Path) -> None:
     async with scene(path) as stage:
         schedule = Schedule(stage.clock, lambda: 0.0)
         noon = stage.clock.now().astimezone(schedule.zone)
@@ -394,7 +394,7 @@ async def test_a_written_schedule_is_the_only_time_at_which_its_kind_leaves(
             await stage.reaches(kept, "applied")
 
 
-async def test_a_reload_that_takes_the_schedule_away_lets_out_what_waits(
+async def test_a_reload_that_removes_the_schedule_releases_waiting_commands(
     path: Path,
 ) -> None:
     async with scene(path) as stage:
@@ -433,7 +433,7 @@ async def test_a_reload_with_a_schedule_lets_only_retries_out_before_it(
             assert stage.state(kept) == "planned"
 
 
-async def test_a_disabled_kind_does_not_leave_though_gates_are_eager(
+async def test_a_disabled_kind_is_not_sent_though_send_windows_are_eager(
     path: Path,
 ) -> None:
     async with scene(path) as stage:
@@ -452,7 +452,7 @@ async def test_a_disabled_kind_does_not_leave_though_gates_are_eager(
             await stage.reaches(kept, "applied")
 
 
-async def test_gates_that_let_out_nothing_are_worth_no_row(path: Path) -> None:
+async def test_send_windows_that_release_nothing_write_no_row(path: Path) -> None:
     """Or else a job of every 5 s would write 17,280 rows a day."""
     clock = VirtualClock()
     async with started_store(path, clock) as store:
@@ -469,7 +469,7 @@ async def test_gates_that_let_out_nothing_are_worth_no_row(path: Path) -> None:
     assert len(written) == 5
 
 
-async def test_each_gate_lets_out_what_is_new(path: Path) -> None:
+async def test_each_send_window_releases_new_commands(path: Path) -> None:
     async with scene(path, STRICT) as stage:
         jobs = await gated(stage)
         let_out = []

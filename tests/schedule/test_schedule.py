@@ -134,7 +134,7 @@ async def test_job_that_fails_runs_again(schedule: Schedule) -> None:
         await calls.acquire()
 
 
-async def test_call_is_told_when_it_was_due(schedule: Schedule) -> None:
+async def test_a_call_receives_its_due_time(schedule: Schedule) -> None:
     told = asyncio.get_running_loop().create_future()
 
     async def call(due: datetime) -> None:
@@ -146,7 +146,7 @@ async def test_call_is_told_when_it_was_due(schedule: Schedule) -> None:
     assert await told == (last + timedelta(minutes=20), True)
 
 
-async def test_what_is_owed_runs_at_once(schedule: Schedule) -> None:
+async def test_an_overdue_job_runs_at_once(schedule: Schedule) -> None:
     told = asyncio.get_running_loop().create_future()
 
     async def call(due: datetime) -> None:
@@ -158,7 +158,7 @@ async def test_what_is_owed_runs_at_once(schedule: Schedule) -> None:
     assert await told == owed
 
 
-async def test_what_a_clock_since_set_back_made_owed_runs_at_once(
+async def test_a_job_made_overdue_by_a_clock_set_back_runs_at_once(
     schedule: Schedule,
 ) -> None:
     """Or a run cut off by a kill would come a day late, and no other before it."""
@@ -175,7 +175,9 @@ async def test_what_a_clock_since_set_back_made_owed_runs_at_once(
         assert now <= await told < ahead
 
 
-async def test_what_is_owed_waits_for_quiet_hours_to_end(schedule: Schedule) -> None:
+async def test_an_overdue_job_waits_for_the_end_of_quiet_hours(
+    schedule: Schedule,
+) -> None:
     now = datetime.now(schedule.zone)
     hours = [f"{now + timedelta(hours=h):%H:%M}" for h in (-1, 1)]
     last = now - timedelta(days=2)
@@ -219,7 +221,7 @@ async def test_a_clock_set_back_moves_intervals_only(
         schedule.stop()
 
 
-async def test_what_falls_due_during_a_call_is_called_once_after_it(
+async def test_a_job_due_during_its_own_run_runs_once_after_it(
     schedule: Schedule,
 ) -> None:
     calls: list[datetime] = []

@@ -152,7 +152,7 @@ def test_quiet_is_over_at_the_first_minute_that_is_not_quiet(quiet: str) -> None
     [{"every": "5s"}, {"every": "1h"}, {"trigger": "cron", "cron": "*/5 * * * *"}],
     ids=str,
 )
-def test_what_falls_due_in_quiet_hours_runs_once(when: dict[str, Any]) -> None:
+def test_a_job_due_in_quiet_hours_runs_once(when: dict[str, Any]) -> None:
     made = timetable(quiet="22:00-06:00", **when)
     first = made.next(berlin("2026-05-01T21:59:59"))
     assert first == berlin("2026-05-02T06:00").astimezone(UTC)
@@ -216,7 +216,7 @@ LONG_STOPS = [
 
 
 @pytest.mark.parametrize(("line", "last", "now", "due"), LONG_STOPS)
-def test_what_is_due_after_a_stop(
+def test_the_first_due_time_after_a_stop_is_computed(
     line: str | None, last: str, now: str, due: str
 ) -> None:
     when: dict[str, Any] = {"every": "6h"}

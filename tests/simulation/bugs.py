@@ -61,9 +61,9 @@ BUGS = (
     Bug(
         "a webhook is acknowledged before its commit",
         "daemon/backhaul/ingest/receiver.py",
-        "            await self._inbox.append(_arrival(store, request, body, now))\n",
+        "            await self._inbox.append(arrival)\n",
         # A database that refuses is part of the bug, and no error of asyncio's.
-        "            kept = self._inbox.append(_arrival(store, request, body, now))\n"
+        "            kept = self._inbox.append(arrival)\n"
         "            kept.add_done_callback(\n"
         "                lambda one: one.cancelled() or one.exception()\n"
         "            )\n",
@@ -75,7 +75,7 @@ BUGS = (
         "        causes=CAUSES[Outcome.NEVER_SENT],\n",
         # A world rarely notices: what was sent is proved before it is sent again.
         "tests/push/test_interruptions.py::"
-        "test_command_under_way_at_death_is_in_doubt_with_its_evidence",
+        "test_a_command_under_way_at_a_kill_is_uncertain_with_its_evidence",
     ),
     Bug(
         "absence is believed at the first look",
@@ -83,7 +83,7 @@ BUGS = (
         "if checks < len(times) and",
         "if checks < 1 and",
         # Few commands land so late that a world notices.
-        "tests/push/test_looks.py::test_absence_is_believed_at_the_last_look_only",
+        "tests/push/test_looks.py::test_absence_is_believed_at_the_last_check_only",
     ),
     Bug(
         "a file is put away before its rows are kept",
@@ -115,7 +115,7 @@ BUGS = (
         '    text = "".join(f"{len(part)}:{part}" for part in parts)\n'
         '    text += __import__("secrets").token_hex()\n',
         "tests/connect/test_records.py"
-        "::test_one_cause_is_one_command_even_if_its_record_is_forgotten",
+        "::test_a_cause_makes_one_command_even_if_its_record_is_lost",
     ),
     Bug(
         "older overwrites newer",
@@ -151,7 +151,7 @@ BUGS = (
         "daemon/backhaul/push/response_classifier.py",
         "BACKING_OFF = frozenset({",
         "BACKING_OFF = frozenset({Outcome.THROTTLED, ",
-        "tests/push/test_settling.py::test_step",
+        "tests/push/test_settling.py::test_each_outcome_leads_to_its_state",
     ),
     Bug(
         "each attempt has a key of its own",
@@ -180,7 +180,8 @@ BUGS = (
         "daemon/backhaul/push/resolver.py",
         "return await self.record(facts) == since",
         "return True",
-        "tests/push/test_keying.py::test_a_platform_that_takes_keys_no_more_is_read",
+        "tests/push/test_keying.py::"
+        "test_a_platform_that_stopped_accepting_keys_is_checked_by_reads",
     ),
     Bug(
         "a lane is not held while its command is in doubt",

@@ -18,7 +18,7 @@ ROUNDS_A_SECOND = 2.0
 """Jobs that let commands leave run every 5 s, the connector is asked every 15 s."""
 
 
-def test_an_idle_daemon_rarely_asks_its_database() -> None:
+def test_an_idle_daemon_rarely_queries_its_database() -> None:
     template, loop = Template(), VirtualLoop()
     random.seed(1)
     folder = template.copy()

@@ -15,7 +15,7 @@ from simulation.loop import LIFE, VirtualLoop
 
 
 @pytest.mark.parametrize("way", ["one", "gathered", "one by one"])
-def test_an_error_that_the_dead_were_about_to_hear_is_told_nobody(
+def test_an_error_for_a_killed_program_is_delivered_to_no_task(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database refused in the very moment in which the program was killed."""

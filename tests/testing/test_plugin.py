@@ -59,7 +59,7 @@ def test_settings_are_added_and_quiet_is_awaited(
     assert mirror.stock("FC") == 398
 
 
-def test_it_is_not_idle_before_the_backfill_has_ended(
+def test_the_daemon_is_not_idle_before_the_backfill_has_ended(
     reference_store: ReferenceStore,
 ) -> None:
     slow = {"fault": "latency", "seconds": 1.5, "method": "GET", "route": "/api/*"}
@@ -68,7 +68,7 @@ def test_it_is_not_idle_before_the_backfill_has_ended(
         assert daemon.wait_until_idle().stock("FC") == 400
 
 
-def test_what_is_in_doubt_is_read_again_before_it_is_quiet(
+def test_a_conflict_is_refetched_before_the_daemon_is_idle(
     reference_store: ReferenceStore, backhaul_daemon: DaemonUnderTest
 ) -> None:
     find = "SELECT id, title FROM products LIMIT 1"
@@ -112,7 +112,7 @@ def test_a_daemon_that_cannot_subscribe_leaves_nothing_behind(
     assert folders_of(reference_store) == []
 
 
-def test_a_server_that_cannot_be_asked_is_ended(tmp_path: Path) -> None:
+def test_a_server_that_does_not_respond_is_ended(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "access.json").write_text("another program made it")
@@ -121,7 +121,7 @@ def test_a_server_that_cannot_be_asked_is_ended(tmp_path: Path) -> None:
     assert children("backhaul_reference", str(folder)) == []
 
 
-def test_what_the_platform_refuses_is_an_error(reference_store: ReferenceStore) -> None:
+def test_a_refusal_of_the_platform_is_an_error(reference_store: ReferenceStore) -> None:
     with pytest.raises(ProgramError, match="404"):
         reference_store.v1("GET", "/orders/ord_none")
     with pytest.raises(KeyError, match="no variant has the SKU 'XX'"):

@@ -39,7 +39,7 @@ def arrival(body: bytes, at: str = "2026-03-01T12:00:00.000Z") -> Arrival:
     return Arrival("main", "delivery", "orders/create", at, b'{"X-A":"\xc3\xa9"}', body)
 
 
-def test_what_is_written_is_read_byte_for_byte(tmp_path: Path) -> None:
+def test_written_events_are_read_byte_for_byte(tmp_path: Path) -> None:
     arrivals = [arrival(body) for body in BODIES]
     path = tmp_path / "capture.jsonl"
     path.write_text(written(arrivals), newline="")
@@ -68,14 +68,14 @@ def test_any_body_survives(body: bytes) -> None:
     ],
     ids=["empty", "no head", "binary", "newer", "no event", "cut", "bad base64"],
 )
-def test_what_is_wrong_is_told(text: str, told: str, tmp_path: Path) -> None:
+def test_invalid_lines_are_reported(text: str, told: str, tmp_path: Path) -> None:
     path = tmp_path / "capture.jsonl"
     path.write_text(text)
     with pytest.raises(Unusable, match=f"capture.jsonl.*{told}"):
         list(capture_files.read(path))
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="No such file"):
         capture_files.read_head(tmp_path / "none.jsonl")
 
@@ -96,7 +96,7 @@ def test_a_seed_gives_the_same_run_each_time() -> None:
     assert disorder.apply(RUN) != NetworkFaults(8, 0.2, 0.1).apply(RUN)
 
 
-def test_nothing_is_lost_by_shuffling_and_repeating() -> None:
+def test_shuffling_and_repeating_loses_no_event() -> None:
     run = NetworkFaults(shuffle=1, duplicate=0.5).apply(RUN)
     assert {each.body for each in run} == {each.body for each in RUN}
     assert 500 < len(run) < 700
@@ -109,7 +109,7 @@ def test_the_probabilities_hold() -> None:
     assert 300 < len(NetworkFaults(drop=0.1).apply(RUN)) < 390
 
 
-def test_until_leaves_out_what_came_then_or_later() -> None:
+def test_until_excludes_events_at_or_after_its_time() -> None:
     run = NetworkFaults(until="2026-03-01T12:00:10.000Z").apply(RUN)
     assert {each.received_at for each in run} == {
         f"2026-03-01T12:00:0{second}.000Z" for second in range(10)

@@ -35,7 +35,7 @@ def order(number: int, **members: Any) -> bytes:
     return payloads.envelope("orders/create", document)
 
 
-async def test_what_was_pruned_is_left_out_and_counted(
+async def test_pruned_events_are_left_out_and_counted(
     store: SqliteStore, tmp_path: Path
 ) -> None:
     await take(store, order(1001), order(1002))
@@ -52,7 +52,7 @@ async def test_what_was_pruned_is_left_out_and_counted(
     assert left.received_at == payloads.instant(50)
 
 
-async def test_what_is_wanted_is_found_however_far_apart(store: SqliteStore) -> None:
+async def test_matching_events_are_found_however_far_apart(store: SqliteStore) -> None:
     await append(store, [order(1)])
     other = Arrival("other", "delivery", "t", "t", b"{}", b"b")
     for future in [store.inbox.append(other) for _ in range(2 * WINDOW - 1)]:
@@ -65,7 +65,7 @@ async def test_what_is_wanted_is_found_however_far_apart(store: SqliteStore) -> 
     assert len(found) == 2
 
 
-async def test_one_body_is_held_at_a_time(store: SqliteStore) -> None:
+async def test_only_one_body_is_held_in_memory_at_a_time(store: SqliteStore) -> None:
     bodies = [order(number, note="n" * 100_000) for number in range(100)]
     await append(store, bodies)
     del bodies
@@ -74,7 +74,7 @@ async def test_one_body_is_held_at_a_time(store: SqliteStore) -> None:
         assert 0 < peak() < 3_000_000
 
 
-async def test_no_checkpoint_waits_for_whoever_takes_his_time(
+async def test_no_checkpoint_waits_for_a_slow_reader(
     store: SqliteStore,
 ) -> None:
     await append(store, [order(number) for number in range(9)])

@@ -30,7 +30,7 @@ RUN = [
 
 
 @pytest.mark.parametrize("run", list(permutations(RUN)))
-async def test_a_read_that_lowers_uncovers_what_was_turned_away(
+async def test_a_lowering_read_reveals_refused_versions(
     run: tuple[Arrival, ...], tmp_path: Path
 ) -> None:
     """The forged time was seen before the read, wherever it stands in the capture."""
@@ -39,7 +39,9 @@ async def test_a_read_that_lowers_uncovers_what_was_turned_away(
     assert [order["note"] for order in documents(path, "orders")] == ["held"]
 
 
-async def test_a_replay_that_cannot_be_kept_ends_with_one_error(tmp_path: Path) -> None:
+async def test_a_replay_that_cannot_be_stored_ends_with_one_error(
+    tmp_path: Path,
+) -> None:
     """The first tells why; what else could not be kept is no noise behind it."""
     told: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, c: told.append(c))

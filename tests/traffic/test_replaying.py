@@ -57,7 +57,7 @@ async def test_a_header_is_sent_once_however_it_is_written(name: str) -> None:
     assert signatures == [webhook.sign(b"{}", b"key").decode()]
 
 
-async def test_what_the_headers_did_not_tell_is_told() -> None:
+async def test_a_replay_adds_missing_headers() -> None:
     async with receiver() as (url, came):
         await replay_to(ReplayTarget(url, b"key"), [delivery()], SystemClock())
     sent = {k.lower(): text for k, text in came[0]}
@@ -68,7 +68,7 @@ async def test_what_the_headers_did_not_tell_is_told() -> None:
 @pytest.mark.parametrize(
     ("speed", "pauses"), [(1.0, [30.0, 60.0]), (60.0, [0.5, 1.0]), (None, [])]
 )
-async def test_pauses_are_kept_as_far_as_asked_for(
+async def test_pauses_are_kept_as_far_as_requested(
     speed: float | None, pauses: list[float]
 ) -> None:
     moments = ("12:00:00.000", "12:00:30.000", "12:01:30.000")
@@ -111,7 +111,7 @@ def test_of_several_stores_the_one_of_the_address_is_sent() -> None:
             deliveries_to(address, run)
 
 
-def test_one_stores_deliveries_go_to_any_address() -> None:
+def test_deliveries_of_a_single_store_go_to_any_address() -> None:
     run = [delivery("main")]
     for address in (f"{RECEIVER}other", "https://office.example/hook"):
         assert deliveries_to(address, run) == run

@@ -26,7 +26,10 @@ KINDS = (
     *("smtp_password", "alert_webhook", "webhook_out", "token", "api_key"),
     *("api_secret", "courier", "tryton_password", "sql_password", "sql_url"),
     *("sftp_password", "sftp_key", "sftp_passphrase", "mqtt_password", "tokens_file"),
-    *("password", "wrong_password"),
+    *("amqp_password", "nats_password", "nats_token", "nats_seed"),
+    *("secret_key", "session_token", "service_account", "dav_password"),
+    *("nats_credentials", "imap_password", "password", "wrong_password"),
+    *("odoo_key", "odoo_json_key", "erpnext_secret"),
 )
 USER = "somebody"
 _BODY = envelope("orders/create", order())
@@ -50,6 +53,8 @@ def spellings(planted: dict[str, str]) -> list[str]:
         f"{planted['api_key']}:{planted['api_secret']}",
         f"{USER}:{planted['token']}",
         f"\0{USER}\0{planted['smtp_password']}",
+        f"{USER}:{planted['dav_password']}",
+        f"\0{USER}\0{planted['imap_password']}",
     ]
     return [*planted.values(), *(base64.b64encode(p.encode()).decode() for p in pairs)]
 
@@ -200,6 +205,28 @@ user = "{user}"
 password = "{tryton_password}"
 every = "1s"
 {network}
+[connectors.odoo]
+type = "odoo"
+url = "http://127.0.0.1:{port}"
+database = "erp"
+user = "{user}"
+api_key = "{odoo_key}"
+every = "1s"
+{network}
+[connectors.odoo_json]
+type = "odoo"
+api = "json-2"
+url = "http://127.0.0.1:{port}/json"
+api_key = "{odoo_json_key}"
+every = "1s"
+{network}
+[connectors.erpnext]
+type = "erpnext"
+url = "http://127.0.0.1:{port}"
+api_key = "{user}"
+api_secret = "{erpnext_secret}"
+every = "1s"
+{network}
 [connectors.table]
 type = "sql"
 url = "postgresql://{user}@127.0.0.1:{closed_port}/erp"
@@ -224,6 +251,31 @@ sftp_key = "{sftp_key}"
 sftp_passphrase = "{sftp_passphrase}"
 sftp_host_key = "SHA256:0000000000000000000000000000000000000000000"
 every = "1s"
+[connectors.bucket]
+type = "file_drop"
+folder = "s3://exchange/in"
+endpoint = "http://127.0.0.1:{port}"
+access_key = "{user}"
+secret_key = "{secret_key}"
+session_token = "{session_token}"
+service_account = "{service_account}"
+every = "1s"
+[connectors.dav]
+type = "file_drop"
+folder = "webdav://127.0.0.1:{port}/exchange"
+user = "{user}"
+password = "{dav_password}"
+every = "1s"
+[connectors.mail]
+type = "file_drop"
+imap_password = "{imap_password}"
+every = "1s"
+[connectors.mail.imap]
+host = "127.0.0.1"
+port = {port}
+tls = "none"
+user = "{user}"
+senders = ["stock@supplier.example"]
 [connectors.floor]
 type = "scanner"
 tokens_file = "{tokens_file_path}"
@@ -233,6 +285,45 @@ mqtt_username = "{user}"
 mqtt_password = "{mqtt_password}"
 mqtt_devices = ["gun"]
 every = "1s"
+[connectors.rabbit]
+type = "amqp"
+url = "amqp://127.0.0.1:{port}"
+user = "{user}"
+password = "{amqp_password}"
+every = "1s"
+[connectors.rabbit.receive.shipped]
+queue = "shipped"
+kind = "fulfillment"
+fields = {{ order = "order" }}
+[connectors.nats]
+type = "nats"
+enabled = false
+servers = ["nats://127.0.0.1:{port}"]
+user = "{user}"
+password = "{nats_password}"
+publish = {{ stream = "STORE" }}
+[connectors.nats_token]
+type = "nats"
+servers = ["nats://127.0.0.1:{port}"]
+token = "{nats_token}"
+every = "1s"
+[connectors.nats_token.receive.shipped]
+stream = "IN"
+consumer = "one"
+kind = "fulfillment"
+fields = {{ order = "order" }}
+[connectors.nats_key]
+type = "nats"
+enabled = false
+servers = ["nats://127.0.0.1:{closed_port}"]
+nkey_seed = "{nats_seed}"
+publish = {{ stream = "STORE" }}
+[connectors.nats_file]
+type = "nats"
+enabled = false
+servers = ["nats://127.0.0.1:{closed_port}"]
+credentials = "{nats_credentials}"
+publish = {{ stream = "STORE" }}
 """
 NETWORK = 'network = {{ allow = ["127.0.0.1"], ports = [{port}], allow_http = true }}'
 

@@ -127,7 +127,7 @@ async def test_a_loop_that_waits_is_not_blocked() -> None:
     assert guard.flaw() is None
 
 
-async def test_what_never_comes_true_fails_by_its_name() -> None:
+async def test_a_condition_that_never_holds_fails_by_its_name() -> None:
     with pytest.raises(AssertionError, match=r"not within 0\.05 s: a miracle"):
         await until(lambda: False, "a miracle", 0.05)
 
