@@ -18,7 +18,8 @@ EXPORT := export --quiet --no-config --frozen --format requirements.txt \
 # Ruff checks these five rules on each line, with a reason for each exception.
 BANDIT := --quiet --recursive --severity-level medium --skip B104,B108,B303,B608,B704
 
-# The tool includes the schema of the compose specification.
+# The tool includes these schemas.
+VENDOR := --builtin-schema vendor
 COMPOSE := --builtin-schema vendor.compose-spec
 
 # Tests create thousands of small databases: in memory, if it has room.
@@ -30,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test machine programs postgres check bench simulate \
-	faults-short faults sbom lock clean
+	faults-short faults site sbom lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -63,7 +64,12 @@ check: $(READY) ## format, lint, types, import contracts, and the docs held to t
 	$(BIN)/bandit $(BANDIT) daemon connectors
 	$(BIN)/hadolint docker/Dockerfile docker/Dockerfile.patroni
 	$(BIN)/check-jsonschema $(COMPOSE) docker/compose*.yaml
+	$(BIN)/check-jsonschema $(VENDOR).github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema $(VENDOR).dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema $(VENDOR).github-issue-forms \
+		.github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
 	$(BIN)/pytest tests/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY) ## measure throughput and latency (BENCH=reference: some rows only)
 	PYTHONPATH=tests $(BIN)/python -m bench $(BENCH)
@@ -77,6 +83,9 @@ faults-short: $(READY) ## kill, cut, fuzz and fill disks, the short form
 faults: $(READY) ## the same in the long form
 	FAULTS=long $(BIN)/pytest -m faults $(DURATIONS)
 
+site: $(READY) ## build the documentation as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 sbom: $(READY) ## write a bill of materials (CycloneDX) to dist/
 	@mkdir -p dist
 	$(BIN)/cyclonedx-py requirements --output-reproducible \
@@ -84,7 +93,7 @@ sbom: $(READY) ## write a bill of materials (CycloneDX) to dist/
 
 lock: ## update the lock files (needs uv; newest versions: UPGRADE=--upgrade)
 	$(UV) lock $(UPGRADE) $(LOCK_INDEX)
-	$(UV) $(EXPORT) --no-dev --extra postgres --output-file requirements.lock
+	$(UV) $(EXPORT) --no-dev --extra all --output-file requirements.lock
 	$(UV) $(EXPORT) --all-groups --all-extras --output-file requirements-dev.lock
 
 clean: ## remove .venv, caches and build products

@@ -72,7 +72,7 @@ def test_every_image_is_the_one_that_is_built_here(service: dict[str, Any]) -> N
     assert len(builds) == 1
 
 
-def test_nobody_becomes_anybody_else(service: dict[str, Any]) -> None:
+def test_the_user_of_the_container_cannot_change(service: dict[str, Any]) -> None:
     """The image says who: 8750, who owns what its volumes hold."""
     assert instructions("USER") == ["8750"]
     assert not {"user", "privileged", "cap_add"} & set(service)
@@ -97,7 +97,9 @@ def test_every_volume_is_declared_and_lies_where_the_image_expects_it(
     assert image_environment()["CREDENTIALS_DIRECTORY"] == SECRETS
 
 
-def test_what_is_read_only_has_a_place_for_its_state(service: dict[str, Any]) -> None:
+def test_a_read_only_container_has_a_volume_for_its_state(
+    service: dict[str, Any],
+) -> None:
     if service["_name"] == "backhaul":
         assert service["read_only"] is True
         assert STATE in {target for _, target in mounts(service)}
@@ -157,7 +159,7 @@ def test_commands_are_commands(service: dict[str, Any]) -> None:
         assert command[-1] in {target for _, target in mounts(service)}
 
 
-def test_who_waits_for_another_waits_for_what_it_can_be(
+def test_a_service_waits_for_a_condition_that_can_occur(
     service: dict[str, Any],
 ) -> None:
     for name, wait in service.get("depends_on", {}).items():
@@ -166,7 +168,7 @@ def test_who_waits_for_another_waits_for_what_it_can_be(
             assert other["healthcheck"]["test"][-1] == f"{STATE}/access.json"
 
 
-def test_the_daemon_is_given_the_time_that_it_takes_to_end() -> None:
+def test_the_stop_timeout_is_long_enough_for_the_daemon() -> None:
     for name in FILES:
         grace = services(name)["backhaul"]["stop_grace_period"]
         assert int(grace.removesuffix("s")) > STOP_SECONDS
@@ -179,7 +181,7 @@ def test_a_daemon_in_earnest_is_up_again_after_a_reboot() -> None:
     }
 
 
-def test_the_key_that_is_handed_over_is_the_stores(tmp_path: Path) -> None:
+def test_the_key_that_is_passed_on_is_that_of_the_store(tmp_path: Path) -> None:
     """The script of the pair, with its two folders elsewhere."""
     (script,) = services("compose.yaml")["key"]["command"]
     for folder in ("shop", "secrets"):

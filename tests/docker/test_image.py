@@ -45,7 +45,7 @@ def buildah() -> Iterator[Buildah]:
         yield made
 
 
-def test_it_says_how_it_is_to_be_run(buildah: Buildah) -> None:
+def test_the_image_declares_how_it_is_run(buildah: Buildah) -> None:
     facts = buildah.facts()
     assert (facts["User"], facts["Entrypoint"], facts["Cmd"]) == (
         "8750",
@@ -57,7 +57,7 @@ def test_it_says_how_it_is_to_be_run(buildah: Buildah) -> None:
     assert "urlopen" in facts["Healthcheck"]["Test"][-1]
 
 
-def test_nothing_is_in_it_but_the_program(buildah: Buildah) -> None:
+def test_the_image_contains_only_the_program(buildah: Buildah) -> None:
     with buildah.container() as (_, root):
         assert not (root / "source").exists()
         assert list(root.rglob("secret.env")) == []

@@ -121,7 +121,7 @@ def secrets_of(pod: Manifest) -> dict[str, str]:
     return found
 
 
-def test_it_writes_where_the_image_expects_it(
+def test_the_pod_writes_where_the_image_expects_it(
     container: Manifest, pod: Manifest
 ) -> None:
     mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
@@ -136,7 +136,7 @@ def test_it_writes_where_the_image_expects_it(
     assert [str(pod["spec"]["securityContext"]["runAsUser"])] == instructions("USER")
 
 
-def test_it_may_do_little(container: Manifest, pod: Manifest) -> None:
+def test_the_pod_has_few_privileges(container: Manifest, pod: Manifest) -> None:
     """What the profile `restricted` of Kubernetes asks for, and a read-only root."""
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
     assert pod["spec"]["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
@@ -148,7 +148,7 @@ def test_it_may_do_little(container: Manifest, pod: Manifest) -> None:
     assert pod["spec"]["automountServiceAccountToken"] is False
 
 
-def test_its_probes_ask_the_admin_port(container: Manifest) -> None:
+def test_the_probes_of_the_pod_use_the_admin_port(container: Manifest) -> None:
     asked = {
         name: container[f"{name}Probe"]["httpGet"]
         for name in ("startup", "liveness", "readiness")
@@ -161,9 +161,7 @@ def test_its_probes_ask_the_admin_port(container: Manifest) -> None:
     }
 
 
-def test_it_has_the_time_that_it_takes_to_end(
-    container: Manifest, pod: Manifest
-) -> None:
+def test_the_pod_has_enough_time_to_stop(container: Manifest, pod: Manifest) -> None:
     (_, pause) = container["lifecycle"]["preStop"]["exec"]["command"]
     given = pod["spec"]["terminationGracePeriodSeconds"]
     assert given > STOP_SECONDS + int(pause)

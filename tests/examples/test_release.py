@@ -23,6 +23,12 @@ pytestmark = pytest.mark.programs
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 PACKAGES = ("backhaul", "backhaul_reference", "backhaul_sdk", "backhaul_connectors")
+MOST_PACKAGES = 50
+"""In an install without extras, beside Backhaul itself; pip is one of them."""
+OPTIONAL = {
+    *("aio-pika", "aioftp", "aiomqtt", "asyncssh", "cryptography", "imapclient"),
+    *("nats-py", "obstore", "openpyxl", "psycopg", "pymysql", "sqlalchemy"),
+}
 NEWEST = re.compile(r"^## (\d\S*) - \d{4}-\d{2}-\d{2}$", re.MULTILINE)
 
 
@@ -51,6 +57,15 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
+def errors_of(command: list[str], folder: Path) -> str:
+    """Return the errors of a command that must fail."""
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    return done.stderr
+
+
 def one(folder: Path, pattern: str) -> Path:
     (found,) = folder.glob(pattern)
     return found
@@ -63,7 +78,7 @@ def contents(wheel: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("pattern", ["*.whl", "*.tar.gz"])
-def test_pipx_installs_a_program_that_loses_and_doubles_nothing(
+def test_pipx_installs_few_packages(
     release: Path, tmp_path: Path, pattern: str
 ) -> None:
     require_ensurepip()
@@ -76,6 +91,7 @@ def test_pipx_installs_a_program_that_loses_and_doubles_nothing(
         "PIPX_HOME": str(tmp_path / "pipx"),
         "PIPX_BIN_DIR": str(tmp_path / "bin"),
         "PIPX_DEFAULT_PYTHON": sys.executable,
+        "PIPX_DEFAULT_BACKEND": "pip",
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": str(wheels(python)),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -84,20 +100,45 @@ def test_pipx_installs_a_program_that_loses_and_doubles_nothing(
     run([*pipx, "install", str(one(release, pattern))], work, environment)
     backhaul = str(tmp_path / "bin" / "backhaul")
     assert run([backhaul, "--version"], work, environment).split()[-1] == VERSION
-    told = run([backhaul, "demo", "--once", "--orders", "5"], work, environment)
+    assert "pip install 'backhaul[sql]'" in errors_of([backhaul, "demo"], work)
+    installed = run([*pipx, "runpip", "backhaul", "freeze", "--all"], work, environment)
+    names = {
+        line.partition("==")[0].partition(" @")[0] for line in installed.split("\n")
+    }
+    names = {name.lower() for name in names if name} - {"backhaul"}
+    assert len(names) <= MOST_PACKAGES, sorted(names)
+    assert names & OPTIONAL == set()
+    run([*pipx, "uninstall", "backhaul"], work, environment)
+    assert not (tmp_path / "bin" / "backhaul").exists()
+
+
+def test_uv_installs_a_tool_that_loses_and_doubles_nothing(
+    release: Path, tmp_path: Path
+) -> None:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "UV_NO_CONFIG": "1",
+        "UV_OFFLINE": "1",
+        "UV_NO_INDEX": "1",
+        "UV_FIND_LINKS": str(wheels("{}.{}".format(*sys.version_info))),
+        "UV_PYTHON": sys.executable,
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "UV_TOOL_DIR": str(tmp_path / "tools"),
+        "UV_TOOL_BIN_DIR": str(tmp_path / "bin"),
+    }
+    uv = [sys.executable, "-m", "uv", "tool"]
+    extras = f"backhaul[sql] @ {one(release, '*.whl').as_uri()}"
+    run([*uv, "install", extras], tmp_path, environment)
+    backhaul = str(tmp_path / "bin" / "backhaul")
+    assert run([backhaul, "--version"], tmp_path, environment).split()[-1] == VERSION
+    told = run([backhaul, "demo", "--once", "--orders", "5"], tmp_path, environment)
     assert re.search(r"lost\W+0\b", told), told
     assert re.search(r"doubled\W+0\b", told), told
-    without = subprocess.run(
-        [backhaul, "demo", "--once", "--with-tryton"],
-        cwd=work,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert without.returncode != 0
-    assert "pip install 'trytond-sale" in without.stderr
-    run([*pipx, "uninstall", "backhaul"], work, environment)
+    tryton = [backhaul, "demo", "--once", "--with-tryton"]
+    assert "pip install 'trytond-sale" in errors_of(tryton, tmp_path)
+    run([*uv, "uninstall", "backhaul"], tmp_path, environment)
     assert not (tmp_path / "bin" / "backhaul").exists()
 
 

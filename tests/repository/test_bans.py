@@ -44,7 +44,7 @@ def banned_uses() -> Iterator[tuple[str, int, str]]:
                 yield str(path), line, name
 
 
-def test_what_is_banned_is_used_at_home_only() -> None:
+def test_a_banned_name_is_used_in_its_own_module_only() -> None:
     found = [
         f"{path}:{line}: {name}"
         for path, line, name in banned_uses()
@@ -110,7 +110,7 @@ def test_a_store_of_jobs_is_found_however_it_is_given(source: str, found: bool) 
         ('options = {"known_hosts": trusted, **more}', False),
     ],
 )
-def test_trust_in_anybody_is_found_however_it_is_written(
+def test_disabled_certificate_checks_are_found_in_any_spelling(
     source: str, found: bool
 ) -> None:
     assert bool(list(trusts_anybody(source))) is found

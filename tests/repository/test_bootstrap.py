@@ -133,13 +133,13 @@ def test_a_forged_wheel_is_refused(index: Index, wheel: Path) -> None:
     assert not wheel.exists()
 
 
-def test_what_passes_is_tried_again(index: Index, wheel: Path) -> None:
+def test_a_temporary_failure_is_retried(index: Index, wheel: Path) -> None:
     index.failures = [503]
     assert bootstrap(wheel, PIP_INDEX_URL=index.url()) == ""
     assert len(index.asked) == 3
 
 
-def test_what_does_not_pass_is_not_tried_again(index: Index, wheel: Path) -> None:
+def test_a_permanent_failure_is_not_retried(index: Index, wheel: Path) -> None:
     index.pages.clear()
     complaint = bootstrap(wheel, PIP_INDEX_URL=index.url())
     assert complaint.endswith("/mirror/simple/pip/: HTTP Error 404: Not Found\n")

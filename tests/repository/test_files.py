@@ -47,7 +47,7 @@ def test_no_file_is_longer_than_a_newcomer_can_hold() -> None:
     assert long == {}
 
 
-def test_every_python_file_says_what_it_is() -> None:
+def test_every_python_file_has_a_docstring() -> None:
     silent = [path for path in python_files() if not INTRODUCTION.match(read(path))]
     assert silent == []
 

@@ -63,7 +63,7 @@ def test_ruff_finds_each(planted: Path) -> None:
     assert {(code, code) for code in PLANTED} - named == set()
 
 
-def test_bandit_finds_what_is_grave(planted: Path) -> None:
+def test_bandit_finds_severe_problems(planted: Path) -> None:
     options = re.search(r"^BANDIT := (.*)$", read("Makefile"), re.MULTILINE)
     assert options is not None
     told = run(
@@ -74,7 +74,7 @@ def test_bandit_finds_what_is_grave(planted: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["stop_grace_perod: 5s", "depends_on: {key: 1}"])
-def test_what_compose_does_not_know_is_found(wrong: str, tmp_path: Path) -> None:
+def test_an_unknown_compose_key_is_found(wrong: str, tmp_path: Path) -> None:
     options = re.search(r"^COMPOSE := (.*)$", read("Makefile"), re.MULTILINE)
     assert options is not None
     file = tmp_path / "compose.yaml"
@@ -98,7 +98,7 @@ def test_all_of_them_are_run_over_all_that_is_shipped() -> None:
     assert re.search(r"/check-jsonschema .* docker/compose\*\.yaml\n", steps)
 
 
-def test_what_is_excused_is_excused_with_its_reason() -> None:
+def test_each_exempted_warning_states_its_reason() -> None:
     options = ["--recursive", "--line-number", "--include=*.py", "noqa: S"]
     told = run("grep", *options, "daemon", "connectors").splitlines()
     assert [line for line in told if not re.search(r"noqa: [\w, ]+ - \w", line)] == []

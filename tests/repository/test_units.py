@@ -48,7 +48,7 @@ def test_every_line_is_understood(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_it_is_exposed_to_little(name: str, tmp_path: Path) -> None:
+def test_the_unit_has_a_low_exposure_level(name: str, tmp_path: Path) -> None:
     said = subprocess.run(
         [
             *(require("systemd-analyze"), "security", "--offline=true", "--no-pager"),
@@ -131,7 +131,7 @@ def test_instances_differ_in_their_names_only() -> None:
         (["@shop2", "status", "--json"], "shop2", "secrets-shop2"),
     ],
 )
-def test_the_command_knows_its_instance_and_who_typed(
+def test_the_command_knows_its_instance_and_its_user(
     typed: list[str], name: str, secrets: str, tmp_path: Path
 ) -> None:
     systemd_run = tmp_path / "systemd-run"
@@ -181,7 +181,7 @@ def test_completion_starts_no_unit(
     assert said == ["ours", more.get("COMP_WORDS", ""), *typed]
 
 
-def test_every_folder_of_secrets_is_made_and_handed_over() -> None:
+def test_every_folder_of_secrets_is_created_and_passed_on() -> None:
     """systemd starts nothing where one of the folders is missing."""
     made = (UNITS / "backhaul.tmpfiles.conf").read_text("utf-8")
     folders = re.findall(r"^d /etc/backhaul/secrets/(\w+) ", made, re.MULTILINE)
@@ -206,7 +206,7 @@ def test_no_number_of_failed_starts_closes_the_address() -> None:
 @pytest.mark.parametrize(
     ("status", "pauses"), [("65", True), ("78", True), ("0", False), ("KILL", False)]
 )
-def test_what_no_restart_mends_is_not_tried_again_at_once(
+def test_a_permanent_failure_is_not_restarted_at_once(
     status: str, pauses: bool, tmp_path: Path
 ) -> None:
     """A webhook that waits has the socket start it, whatever RestartPrevent says."""

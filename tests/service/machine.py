@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 SUITE, PYTHON = "bookworm", "3.11"
 MIRROR = "http://deb.debian.org/debian"
 PACKAGES = ("systemd", "systemd-sysv", "dbus", "python3", "python3-venv")
-SOURCES = ("daemon", "connectors", "systemd", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = (
+    *("config", "connectors", "daemon", "debian", "systemd"),
+    *("LICENSE", "README.md", "pyproject.toml"),
+)
 BOOT = """
 mount -t tmpfs tmpfs /run
 mkdir /run/systemd

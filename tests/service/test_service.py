@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul.ingest.webhook_secrets import secret_fingerprint
+from backhaul.ingest.secret_rings import secret_fingerprint
 from scenes.waiting import await_true
 from scenes.wheels import ROOT
 from service.machine import machine
