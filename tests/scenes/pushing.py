@@ -267,7 +267,7 @@ async def scene(
             await idempotency.record(StoreFacts(features=(KEYED_ONCE,)))
         honoured = idempotency.is_honoured
         replay = KeyedResend(client, switch, dispatcher.windows, honoured)
-        verifier = EffectVerifier("main", client, store.uncertain, store.kv)
+        verifier = EffectVerifier(context, client, store.uncertain, store.kv)
         resolver = Resolver(context, store.uncertain, verifier, replay, push)
         auditor = Auditor(context, client, store.tags, store.kv, verifier, switch, push)
         yield Scene(

@@ -135,7 +135,7 @@ def build_sender(
     configured = False if dry_run else settings.stores[name].idempotency
     idempotency = IdempotencySupport(name, client, store.kv, context.clock, configured)
     resend = KeyedResend(client, switch, dispatcher.windows, idempotency.is_honoured)
-    verifier = EffectVerifier(name, client, store.uncertain, store.kv)
+    verifier = EffectVerifier(context, client, store.uncertain, store.kv)
     resolver = Resolver(context, store.uncertain, verifier, resend, push)
     auditor = Auditor(context, client, store.tags, store.kv, verifier, switch, push)
     auditor.hold_for_audit()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from backhaul.core import strict_json
+from backhaul.core.clock import from_text, to_text
 from backhaul.core.effect_proof import Move
 from backhaul.core.identity import TAG_PREFIX
 from backhaul.core.rate_limit import Priority
@@ -19,6 +20,7 @@ from backhaul.platform.client import PAGE_ROWS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
+    from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.responses import Listing
 
@@ -27,6 +29,9 @@ INITIAL_STOCK = "INITIAL_STOCK"
 """The reason of a new variant's first stock, which its product reports already."""
 MOST_PAGES = 50
 """Most pages of one product, or pages in a row without a new row."""
+MOST_READINGS = 8
+MOST_REUSED_SECONDS = 60.0
+"""For how long a reading is used again. Readings take memory."""
 
 
 class History(Struct, frozen=True):
@@ -58,6 +63,52 @@ async def of_product(
         if move.product_id == product_id and move.adjustment_id != since
     )
     return History(tuple(kept), history.complete)
+
+
+class _Reading(Struct, frozen=True):
+    history: History
+    began_at: str
+    began: float
+
+
+class ProductHistories:
+    """Readings of the histories of products, each used for all checks due before it.
+
+    After a restore, thousands of commands of one product may have to be checked.
+    """
+
+    def __init__(self, client: PlatformClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._readings = OrderedDict[tuple[str, str | None], _Reading]()
+
+    async def read(self, product_id: str, since: str | None, due_at: str) -> History:
+        """Return what `of_product` returned at or after `due_at`, if need be now.
+
+        Raises what `of_product` raises.
+        """
+        key = product_id, since
+        known = self._readings.pop(key, None)
+        if known is None or not self._serves(known, due_at):
+            began_at, began = to_text(self._clock.now()), self._clock.monotonic()
+            history = await of_product(self._client, product_id, since)
+            known = _Reading(history, began_at, began)
+        self._readings[key] = known
+        if len(self._readings) > MOST_READINGS:
+            self._readings.popitem(last=False)
+        return known.history
+
+    def _serves(self, known: _Reading, due_at: str) -> bool:
+        """Return True if a reading began after `due_at`, by both clocks.
+
+        A wall clock that was set since would make one of the two answers wrong.
+        """
+        now, ago = self._clock.now(), self._clock.monotonic() - known.began
+        if not due_at < known.began_at <= to_text(now):
+            return False
+        return ago <= min(
+            MOST_REUSED_SECONDS, (now - from_text(due_at)).total_seconds()
+        )
 
 
 async def back_to(

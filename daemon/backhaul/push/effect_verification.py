@@ -16,17 +16,19 @@ from backhaul.core.effect_proof import (
 )
 from backhaul.core.identity import tag
 from backhaul.core.lifecycle import State
-from backhaul.platform import decoding, history, requests
+from backhaul.platform import decoding, requests
 from backhaul.platform.client import NOT_OFFERED, ReadRefused
+from backhaul.platform.history import ProductHistories
 from backhaul.push.response_classifier import owned_by_others
 from backhaul.store.commands import audited_mark
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from backhaul.core.effect_proof import Finding, Move
+    from backhaul.core.effect_proof import EffectOwner, Finding, Move
     from backhaul.core.resources import Order
     from backhaul.platform.client import PlatformClient
+    from backhaul.runtime.signals import StoreContext
     from backhaul.store.commands import UncertainCommand, UncertainCommands
     from backhaul.store.matching import Command
     from backhaul.store.operations import KeyValues
@@ -57,13 +59,14 @@ class EffectVerifier:
 
     def __init__(
         self,
-        store: str,
+        context: StoreContext,
         client: PlatformClient,
         uncertain: UncertainCommands,
         marks: KeyValues,
     ) -> None:
-        self._store = store
+        self._store = context.name
         self._client = client
+        self._histories = ProductHistories(client, context.clock)
         self._uncertain = uncertain
         self._marks = marks
 
@@ -96,16 +99,18 @@ class EffectVerifier:
     async def _adjustment(self, uncertain: UncertainCommand) -> Proof:
         command, since = uncertain.command, uncertain.baseline.get("adjustment_id")
         try:
-            found = await history.of_product(self._client, command.target, since)
+            found = await self._histories.read(command.target, since, uncertain.due_at)
         except ReadRefused as error:
             if not await self._is_without_history(error):
                 raise
             reason = f"{error}: without a stock history nothing can be verified"
             return Proof(EffectState.UNDECIDABLE, reason, final=True)
-        moved = [move.adjustment_id for move in found.moves]
-        others = await owned_by_others(self._uncertain, command, moved)
+        owners = await self._owners(found.moves)
+        others = {
+            effect for effect, owner in owners.items() if owner.command != command.id
+        }
         wanted = _wanted(uncertain)
-        behavior = await self._behavior(wanted, found.moves)
+        behavior = await self._behavior(wanted, found.moves, owners, uncertain.due_at)
         finding = find_adjustment(wanted, found.moves, others, behavior)
         if not found.complete and finding.found is not EffectState.APPLIED:
             reason = f"{finding.reason}, as far as it could be read"
@@ -141,14 +146,18 @@ class EffectVerifier:
         return Proof(EffectState.APPLIED, reason, read, evidence, first, tuple(more))
 
     async def _behavior(
-        self, wanted: SoughtAdjustment, moves: Sequence[Move]
+        self,
+        wanted: SoughtAdjustment,
+        moves: Sequence[Move],
+        owners: Mapping[str, EffectOwner],
+        due_at: str,
     ) -> PlatformBehavior:
         """Return how the platform records our adjustments, learning from `moves`.
 
         If that is unknown and the tag alone does not decide, read the history of a
         product that has an adjustment known to be ours.
         """
-        learnt = await self.observe(moves)
+        learnt = await self._learn(moves, owners)
         is_named = learnt.names(wanted.key_fingerprint)
         is_known = learnt.keeps_notes is not None and is_named
         if is_known or _tag_decides(wanted, moves, learnt):
@@ -156,21 +165,22 @@ class EffectVerifier:
         product = await self._uncertain.last_adjusted(self._store)
         if product is None:
             return learnt
-        past = await history.of_product(self._client, product, None)
+        past = await self._histories.read(product, None, due_at)
         return await self.observe(past.moves)
-
-    async def _learn(
-        self, known: PlatformBehavior, moves: Sequence[Move]
-    ) -> PlatformBehavior:
-        owners = await self._uncertain.owners(
-            self._store, [move.adjustment_id for move in moves]
-        )
-        return known.learn(moves, owners)
 
     async def observe(self, moves: Sequence[Move]) -> PlatformBehavior:
         """Learn from these moves, store the result and return it; read nothing more."""
+        return await self._learn(moves, await self._owners(moves))
+
+    async def _owners(self, moves: Sequence[Move]) -> Mapping[str, EffectOwner]:
+        effects = [move.adjustment_id for move in moves]
+        return await self._uncertain.owners(self._store, effects)
+
+    async def _learn(
+        self, moves: Sequence[Move], owners: Mapping[str, EffectOwner]
+    ) -> PlatformBehavior:
         known = await self._known_behavior()
-        learnt = await self._learn(known, moves)
+        learnt = known.learn(moves, owners)
         if learnt != known:
             await self._remember(learnt)
         return learnt

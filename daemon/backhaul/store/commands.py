@@ -59,8 +59,9 @@ class UncertainCommand(Struct, frozen=True):
     `request` are the exact bytes sent at `sent_at` with the key of `key_fingerprint`.
     `first_sent_at` is the first use of its idempotency key, `answer` how its last
     attempt ended, and `baseline` what the mirror knew of the object before the first
-    send that may still take effect. `checks` counts the checks so far. A command with
-    `is_superseded` must not be sent again, whatever protects it.
+    send that may still take effect. `checks` counts the checks so far; this one was due
+    at `due_at`. A command with `is_superseded` must not be sent again, whatever
+    protects it.
     """
 
     command: Command
@@ -70,6 +71,7 @@ class UncertainCommand(Struct, frozen=True):
     planned_at: str
     sent_at: str
     first_sent_at: str
+    due_at: str
     checks: int
     is_superseded: bool = False
     answer: str = ""

@@ -57,7 +57,7 @@ _ALONE = """
 # planned.
 _DUE = f"""
     SELECT {columns("c")}, c.request, c.request_digest, c.key_fingerprint, c.baseline,
-           c.created_at, coalesce(c.sent_at, c.created_at), c.looks,
+           c.created_at, coalesce(c.sent_at, c.created_at), c.due_at, c.looks,
            (SELECT min(a.started_at) FROM attempts a
             WHERE a.command_id = c.id AND coalesce(a.outcome, '') != 'never_sent'),
            (SELECT max(a.started_at) FROM attempts a WHERE a.command_id = c.id),
@@ -256,12 +256,12 @@ def _uncertain(
     command = usable(connection, row[:WIDTH], now)
     if command is None:
         return None
-    request, digest, key, baseline, planned_at, sent_at, checks, *last = row[WIDTH:]
+    request, digest, key, baseline, planned_at, sent_at, *more = row[WIDTH:]
     is_sent_intact = request is None or is_intact(digest, (request,))
     if not (is_sent_intact and (baseline is None or is_document(baseline))):
         park_damaged(connection, command, now)
         return None
-    first_attempt, last_attempt, answer = last
+    due_at, checks, first_attempt, last_attempt, answer = more
     return UncertainCommand(
         command=command,
         request=request or b"",
@@ -270,6 +270,7 @@ def _uncertain(
         planned_at=planned_at,
         sent_at=sent_at,
         first_sent_at=_first_sent(sent_at, first_attempt, last_attempt),
+        due_at=due_at,
         checks=checks,
         is_superseded=has_later_adjustment(connection, command),
         answer=answer or "",
