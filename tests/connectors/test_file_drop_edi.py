@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,11 +30,19 @@ async def shipped(drop: Drop, content: bytes, name: str = "a.edi") -> list[Any]:
             record.order,
             record.tracking_company,
             record.tracking_number,
-            {line.sku: line.quantity for line in record.lines},
+            units_by_sku(record),
         )
         for record in drop.records()
         if isinstance(record, Fulfillment)
     ]
+
+
+def units_by_sku(shipment: Fulfillment) -> dict[str, int]:
+    """Return the sum of all lines of each SKU, so that a repeated line shows."""
+    units = Counter[str]()
+    for line in shipment.lines:
+        units[line.sku] += line.quantity
+    return dict(units)
 
 
 async def counted(drop: Drop, content: bytes) -> dict[tuple[str, str], int]:
