@@ -11,7 +11,7 @@ from backhaul_connectors.file_drop.edi import (
     repetitions,
     shipment_rows,
 )
-from backhaul_sdk import Bad
+from backhaul_sdk import Bad, Fulfillment
 from connectors.dropping import Drop
 from connectors.interchanges import despatch, edifact, shirt, x12
 from connectors.test_file_drop_edi import counted, held, shipped
@@ -28,15 +28,29 @@ def drop(tmp_path: Path) -> Drop:
     return Drop(tmp_path, {"fulfillments": "*.edi", "stock_levels": "*.edi", **options})
 
 
-def report(number: str = "I1", quantity: int = 5) -> Sequence[str]:
-    at = "DTM+366:202603310600:203"
-    lines = ["LIN+1", "PIA+1+A:SA", f"QTY+145:{quantity}"]
-    return ["INVRPT:D:96A:UN", f"BGM+35+{number}+9", at, *lines]
+def report(
+    number: str = "I1",
+    quantity: int = 5,
+    *,
+    sku: str = "A",
+    place: str = "W1",
+    at: str = "DTM+366:202603310600:203",
+) -> Sequence[str]:
+    lines = ["LIN+1", f"PIA+1+{sku}:SA", f"QTY+145:{quantity}"]
+    header = [f"BGM+35+{number}+9", at, f"NAD+WH+{place}"]
+    return ["INVRPT:D:96A:UN", *header, *lines]
 
 
-def inventory(number: str = "I1", quantity: int = 5) -> Sequence[str]:
-    head = f"BIA*00*DD*{number}*20260331*0600"
-    return ["846", head, "LIN**SK*A", f"QTY*33*{quantity}*EA"]
+def inventory(
+    number: str = "I1",
+    quantity: int = 5,
+    *,
+    sku: str = "A",
+    place: str = "W1",
+    at: str = "0600",
+) -> Sequence[str]:
+    header = [f"BIA*00*DD*{number}*20260331*{at}", f"N1*WH**92*{place}"]
+    return ["846", *header, f"LIN**SK*{sku}", f"QTY*33*{quantity}*EA"]
 
 
 def advice(sku: str = "A", shipment: str = "SH-1") -> Sequence[str]:
@@ -132,12 +146,129 @@ async def test_a_number_of_another_type_or_sender_is_another_document(
     assert [order for order, *_ in await shipped(drop, content)] == ["1001", "1002"]
 
 
-async def test_several_orders_of_one_shipment_are_no_repetition(drop: Drop) -> None:
-    """A 945 is about one order; a truck has the orders of several of them."""
-    other = [each.replace("*1001*", "*1002*") for each in advice()]
-    found = await shipped(drop, x12(advice(), other))
+SEVERAL_ORDERS = {
+    "945": x12(advice(), [each.replace("*1001*", "*1002*") for each in advice()]),
+    "856": x12(notice(*item(3, 2)), notice(*item(3, 2), order="1002")),
+    "DESADV": edifact(despatch(shirt()), despatch(shirt(), order="1002")),
+}
+
+
+@pytest.mark.parametrize("content", SEVERAL_ORDERS.values(), ids=SEVERAL_ORDERS)
+async def test_several_orders_of_one_shipment_are_no_repetition(
+    drop: Drop, content: bytes
+) -> None:
+    """A truck has the orders of several messages."""
+    found = await shipped(drop, content)
     assert [order for order, *_ in found] == ["1001", "1002"]
     assert drop.reasons() == []
+
+
+async def test_an_order_that_comes_again_with_another_one_is_left_out(
+    drop: Drop,
+) -> None:
+    lines = [[*shirt(), f"RFF+ON:{order}"] for order in (1001, 1002)]
+    drop.put("a.edi", edifact(despatch(lines[0]), despatch(*lines)))
+    assert "UNH 2 repeats" in (notes := await notes_of(drop))
+    assert "so 1 row of it is left out" in notes
+    await drop.pull()
+    found = [each for each in drop.records() if isinstance(each, Fulfillment)]
+    assert [(each.order, each.lines[0].quantity) for each in found] == [
+        ("1001", 2),
+        ("1002", 2),
+    ]
+
+
+async def test_an_unusable_line_is_reported_beside_a_repeated_one(drop: Drop) -> None:
+    """It names no order, so it can be about the order that is new."""
+    lines = [[*shirt(), f"RFF+ON:{order}"] for order in (1001, 1002)]
+    messages = [despatch(line, shirt(), order="") for line in lines]
+    await shipped(drop, edifact(*messages))
+    assert len(drop.records()) == 2
+    assert len(drop.reasons()) == 2
+
+
+SEVERAL_STOCKS = {
+    "INVRPT of each warehouse": edifact(report(), report(place="W2")),
+    "846 of each warehouse": x12(inventory(), inventory(place="W2")),
+    "INVRPT of each article": edifact(report(), report(sku="B")),
+    "846 of each article": x12(inventory(), inventory(sku="B")),
+}
+
+
+@pytest.mark.parametrize("content", SEVERAL_STOCKS.values(), ids=SEVERAL_STOCKS)
+async def test_several_messages_of_one_stock_report_are_counted(
+    drop: Drop, content: bytes
+) -> None:
+    found = await counted(drop, content)
+    assert sum(found.values()) == 10
+    assert drop.reasons() == []
+
+
+async def test_stock_that_comes_again_with_other_articles_counts_once(
+    drop: Drop,
+) -> None:
+    both = [*report(), "LIN+2", "PIA+1+B:SA", "QTY+145:3"]
+    found = await counted(drop, edifact(report(), both, both))
+    assert {sku: units for (sku, _), units in found.items()} == {"A": 5, "B": 3}
+    assert drop.reasons() == []
+
+
+LATER = {
+    "INVRPT": edifact(
+        *(report(at=f"DTM+137:2026033106{minute}:203") for minute in ("00", "05"))
+    ),
+    "846": x12(inventory(), inventory(at="0605")),
+}
+
+
+@pytest.mark.parametrize("content", LATER.values(), ids=LATER)
+async def test_a_repetition_that_was_written_later_is_left_out(
+    drop: Drop, content: bytes
+) -> None:
+    assert await counted(drop, content) == {("A", "2026-03-31T06:00:00Z"): 5}
+    assert drop.reasons() == []
+
+
+async def test_a_shipment_that_was_written_later_is_a_repetition(drop: Drop) -> None:
+    later = [each.replace("*1405", "*1406") for each in notice(*item(3, 2))]
+    ((*_, units),) = await shipped(drop, x12(notice(*item(3, 2)), later))
+    assert units == {"LS-S": 2}
+    assert drop.reasons() == []
+
+
+async def test_stock_that_was_counted_again_is_reported(drop: Drop) -> None:
+    again = report(at="DTM+366:202603310700:203")
+    assert len(await counted(drop, edifact(report(), again))) == 1
+    assert "with other content" in drop.reasons()[0]
+
+
+async def test_a_sender_without_its_qualifier_is_the_same_one(drop: Drop) -> None:
+    other = edifact(despatch(shirt()), advice="", reference="8")
+    content = edifact(despatch(shirt())) + other.replace(
+        b"4012345000009:14", b"4012345000009"
+    )
+    ((*_, units),) = await shipped(drop, content)
+    assert units == {"LS-S": 2}
+    assert drop.reasons() == []
+
+
+async def test_each_order_of_a_cancelled_document_is_named(drop: Drop) -> None:
+    cancelling = [despatch(shirt(), order=order) for order in ("1001", "1002", "1001")]
+    for message in cancelling:
+        message[1] = "BGM+351+LS-1+1"
+    await shipped(drop, edifact(*cancelling))
+    first, second = drop.reasons()
+    assert "cancels despatch advice LS-1 of the order 1001" in first
+    assert "cancels despatch advice LS-1 of the order 1002" in second
+
+
+async def test_an_order_can_be_shipped_after_a_message_without_a_line(
+    drop: Drop,
+) -> None:
+    content = edifact(despatch(), despatch(shirt()))
+    assert [order for order, *_ in await shipped(drop, content)] == ["1001"]
+    (reason,) = drop.reasons()
+    assert "no line or item, so nothing of the order 1001 was shipped" in reason
 
 
 async def test_the_cancellation_of_a_document_keeps_its_reason(drop: Drop) -> None:
@@ -162,6 +293,17 @@ async def test_a_file_with_too_many_messages_is_held(
     numbers = (1, 2, 3)
     content = edifact(*(despatch(shirt(), document=f"LS-{n}") for n in numbers))
     assert "more than 2 documents" in await held(drop, content)
+
+
+async def test_a_file_with_too_many_articles_of_one_report_is_held(
+    drop: Drop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repetitions, "MOST_PARTS", 2)
+    messages = [report(sku=sku) for sku in "ABC"]
+    reason = await held(drop, edifact(*messages))
+    assert (
+        "more than 2 orders or SKUs in documents that have several messages" in reason
+    )
 
 
 async def test_a_file_with_too_many_messages_that_are_not_read_is_held(

@@ -80,7 +80,11 @@ class DespatchAdvice:
                 yield from self._end_line()
             self._take(segment)
         yield from self._end_line()
-        yield from self._made.rest(self._lines)
+        yield from self._made.rest(self._lines, self._levels(), CODES)
+
+    def _levels(self) -> Iterator[References]:
+        yield self._header
+        yield from (each.references for each in self._packages.values())
 
     @property
     def document(self) -> str:

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from backhaul_connectors.file_drop.columns import (
     FulfillmentColumns,
@@ -16,8 +15,8 @@ from backhaul_connectors.file_drop.csv_reader import key_of
 from backhaul_connectors.file_drop.edi.desadv import DespatchAdvice
 from backhaul_connectors.file_drop.edi.envelope import Envelopes
 from backhaul_connectors.file_drop.edi.invrpt import InventoryReport
-from backhaul_connectors.file_drop.edi.repetitions import Content, Documents
-from backhaul_connectors.file_drop.edi.rows import COLUMNS, KEYS, Notes
+from backhaul_connectors.file_drop.edi.repetitions import Documents, Rows
+from backhaul_connectors.file_drop.edi.rows import COLUMNS, KEYS, Notes, sender_of
 from backhaul_connectors.file_drop.edi.segments import segments_of
 from backhaul_connectors.file_drop.edi.x12_inventory import InventoryAdvice
 from backhaul_connectors.file_drop.edi.x12_shipments import ShipNotice, ShippingAdvice
@@ -172,34 +171,50 @@ class _Spread:
                 f" ({self._first.type}). Ask the sender for a file of its own",
             )
             return
-        begin, content = self._lines.tell(), Content(message.segments)
-        digested = replace(message, segments=iter(content))
-        found = reader(digested, self._settings.edi, self._notes)
-        yield from found.rows()
-        self._compare(message, found.document, content.digest, begin)
+        begin, rows = self._lines.tell(), Rows()
+        found = reader(message, self._settings.edi, self._notes)
+        for row in found.rows():
+            rows.add(row)
+            yield row
+        if rows:
+            self._compare(message, found.document, rows, begin)
 
-    def _compare(
-        self, message: Message, document: str, content: int, begin: int
-    ) -> None:
-        """Remove the rows of a message from `begin` on if the file had them before."""
-        seen = self._documents.add(message, document, content)
-        if seen == "new":
-            return
-        self._lines.seek(begin)
-        self._lines.truncate()
-        if seen == "repeated":
-            self._notes.add(
-                f"{message.name} is an exact copy of an earlier message of this file,"
-                " so it is left out"
-            )
-        else:
+    def _compare(self, message: Message, document: str, rows: Rows, begin: int) -> None:
+        """Remove the rows of a message from `begin` on that the file had before."""
+        repeated = self._documents.add(message, document, rows)
+        if repeated is None:
+            self._keep(begin, [])
             self._leave(
                 message,
                 f"an earlier message of this file has the document {document!r} with"
                 " other content. Ask the sender which one is right. If it is this one,"
                 " correct the orders or the stock in the store",
-                content,
+                rows.digest,
             )
+        elif repeated:
+            kept = [each not in repeated for each in rows.names()]
+            self._keep(begin, kept)
+            left = kept.count(False)
+            some = "1 row of it is" if left == 1 else f"{left} rows of it are"
+            self._notes.add(
+                f"{message.name} repeats an earlier message of this file, so"
+                f" {some if any(kept) else 'it is'} left out"
+            )
+
+    def _keep(self, begin: int, kept: Sequence[bool]) -> None:
+        """Remove the rows from `begin` on, except those that are kept."""
+        at = end = begin
+        for is_kept in kept:
+            self._lines.seek(at)
+            # `_write` makes one line of a row.
+            line = self._lines.readline()
+            at += len(line)
+            if is_kept:
+                self._lines.seek(end)
+                self._lines.write(line)
+                end += len(line)
+        self._lines.seek(end)
+        self._lines.truncate()
 
     def _begin(self, message: Message, kind: str) -> None:
         """Set the kind of the file, if the settings have files of that kind here."""
@@ -229,7 +244,7 @@ class _Spread:
                 f" {message.name} is {message.type}, and {why}"
             )
         around = message.interchange
-        named = [around.sender, around.reference, message.reference, message.type]
+        named = [sender_of(message), around.reference, message.reference, message.type]
         self._unread.append(
             Bad(
                 key=key_of("message", [*named, content] if content else named),

@@ -11,6 +11,7 @@ from backhaul_sdk.fields import Unusable, whole_number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from backhaul_connectors.file_drop.edi.envelope import Message
     from backhaul_connectors.file_drop.edi_settings import EdiSettings
 
 PLACE, PROBLEM = "place", "problem"
@@ -27,15 +28,30 @@ EDIFACT_CANCELLED = frozenset({"1"})
 X12_CANCELLED = frozenset({"01", "03"})
 """Codes of messages that cancel or delete an earlier one (1225 and 353)."""
 KEYS = ("sender", "document", "parcel")
-"""The columns that identify a parcel."""
+"""The columns that identify a parcel; `sender_of` is the first one."""
 
 
 class EdiRow(Struct, frozen=True, kw_only=True):
-    """A row: its values by column, its place, and a problem if it has one."""
+    """A row: its values by column, its place, and a problem if it has one.
+
+    `part` names the part of the document that the row is about: an order, or a SKU in
+    a place; it is empty if nothing names it. `is_dated_by_message` is True if `as_of`
+    is the time of the message, because nothing says when the stock was counted.
+    """
 
     place: str
     values: Mapping[str, str]
     problem: str = ""
+    part: tuple[str, ...] = ()
+    is_dated_by_message: bool = False
+
+    @property
+    def content(self) -> str:
+        """What the row says: neither its place nor the time of the message."""
+        own = {key: value for key, value in self.values.items() if value}
+        if self.is_dated_by_message:
+            own.pop("as_of", None)
+        return repr((own, self.problem))
 
     def cells(self, columns: Sequence[str]) -> list[str]:
         own = {**self.values, PLACE: self.place, PROBLEM: self.problem}
@@ -75,6 +91,14 @@ class Document(Struct):
             " If Backhaul imported this report before, ask the sender for a new one"
         )
         return EdiRow(place=place, values={}, problem=problem)
+
+
+def sender_of(message: Message) -> str:
+    """Return what identifies the sender, for keys of parcels and of documents.
+
+    Its qualifier does not: some senders write it only in a part of their interchanges.
+    """
+    return message.interchange.sender
 
 
 class Notes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from backhaul_connectors.file_drop.edi.articles import article
-from backhaul_connectors.file_drop.edi.rows import Document, EdiRow, units_of
+from backhaul_connectors.file_drop.edi.rows import Document, EdiRow, sender_of, units_of
 from backhaul_connectors.file_drop.files import FileUnreadable
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 MOST_PARCELS = 200_000
 """Most parcels of one message: their names are in memory."""
+MOST_ORDERS = 1_000
+"""Most orders of a message that cancels or is empty that distinguish it."""
+MOST_NAMED = 3
 
 
 class References(Struct):
@@ -123,11 +126,13 @@ class ShipmentRows:
         self._notes = notes
         self._shipment = shipment
         self._parcels = Parcels()
+        self._left_out = dict[str, None]()
 
     def row(self, item: Item, codes: Codes) -> Iterator[EdiRow]:
         """Yield the row of an item; none if nothing of it was shipped."""
         shipment, edi = self._shipment, self._edi
         if shipment.is_cancelled:
+            self._leave_out(item.scopes, codes)
             return
         units, in_units = units_of(item.quantity, item.unit, edi)
         if units == "0" and not item.problem:
@@ -150,29 +155,52 @@ class ShipmentRows:
             "sku": sku,
             "quantity": units,
             "shipped_at": shipment.shipped_at,
-            "sender": self._message.interchange.sender,
+            "sender": sender_of(self._message),
             "document": shipment.number,
             "parcel": self._parcels.name(order, item.package, tracking),
         }
         missing = self._missing(order, orders)
         problem = item.problem or in_units or unknown or missing
-        yield EdiRow(place=item.place, values=values, problem=problem)
+        part = (order,) if order else ()
+        yield EdiRow(place=item.place, values=values, problem=problem, part=part)
 
-    def rest(self, items: int) -> Iterator[EdiRow]:
-        """Yield a row about a message that cancels, or that has no item."""
+    def rest(
+        self, items: int, levels: Iterable[References], codes: Codes
+    ) -> Iterator[EdiRow]:
+        """Yield a row about a message that cancels, or that has no item.
+
+        `levels` are the references of the message that can name its orders.
+        """
         shipment = self._shipment
         problem = ""
+        if not items:
+            for level in levels:
+                self._leave_out([level], codes)
+        orders = tuple(self._left_out)
         if shipment.is_cancelled:
             problem = (
-                f"the message cancels {shipment.title} {shipment.number}. Backhaul"
-                " cannot take back a shipment; correct the order in the store"
+                f"the message cancels {shipment.title} {shipment.number}"
+                f"{_of_orders(orders)}. Backhaul cannot take back a shipment; correct"
+                " the order in the store"
             )
         elif not items:
-            problem = "the message has no line or item, so nothing was shipped"
+            problem = (
+                f"the message has no line or item, so nothing{_of_orders(orders)} was"
+                " shipped"
+            )
         if problem:
-            sender = self._message.interchange.sender
+            sender = sender_of(self._message)
             values = {"document": shipment.number, "sender": sender}
-            yield EdiRow(place=self._message.name, values=values, problem=problem)
+            place = self._message.name
+            # It is no row of these orders: another message can ship them.
+            part = ("", *orders)
+            yield EdiRow(place=place, values=values, problem=problem, part=part)
+
+    def _leave_out(self, scopes: Sequence[References], codes: Codes) -> None:
+        """Remember an order that a message names without shipping anything of it."""
+        found = first_of(self._edi.order_codes or codes.orders, scopes)[:1]
+        if len(self._left_out) < MOST_ORDERS:
+            self._left_out |= dict.fromkeys(found)
 
     def _missing(self, order: str, codes: Sequence[str]) -> str:
         if not order:
@@ -182,3 +210,11 @@ class ShipmentRows:
             title = self._shipment.title
             return f"the {title} has no number, so its parcels have no key"
         return ""
+
+
+def _of_orders(orders: Sequence[str]) -> str:
+    if not orders:
+        return ""
+    more = ", …" if len(orders) > MOST_NAMED else ""
+    what = "order" if len(orders) == 1 else "orders"
+    return f" of the {what} {', '.join(orders[:MOST_NAMED])}{more}"

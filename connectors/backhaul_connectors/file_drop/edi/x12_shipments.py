@@ -88,7 +88,8 @@ class Shipments(ABC):
         for segment in self._message.segments:
             yield from self._take(segment)
         yield from self._end()
-        yield from self._made.rest(self._items)
+        levels = (each.references for each in (self._top, *self._levels.values()))
+        yield from self._made.rest(self._items, levels, CODES)
 
     @property
     def document(self) -> str:
@@ -257,12 +258,6 @@ class ShippingAdvice(Shipments):
                 self._line = self._level = self._top
             case _:
                 self._take_reference(segment)
-
-    @property
-    def document(self) -> str:
-        # Advices of several orders can have the number of one shipment.
-        order = "".join(first_of(["W06"], [self._top.references]))
-        return f"{super().document} of order {order}" if order else super().document
 
     def _begin_item(self, segment: Segment) -> None:
         pairs = [(7, 8), (17, 18)]
