@@ -47,6 +47,23 @@ async def test_a_reference_that_is_not_a_number_is_compared_as_text(
     assert "held/b.edi" in drop.files()
 
 
+@pytest.mark.parametrize("reference", ["00000000000123", "0000000123", "0123"])
+async def test_zeros_before_a_reference_mean_nothing(
+    drop: Drop, reference: str
+) -> None:
+    """Programs fill a reference with zeros, up to the 14 characters of UNB."""
+    content = edifact(despatch(shirt()), reference=reference)
+    content = tampered(content, f"UNZ+1+{reference}'", "UNZ+1+123'")
+    assert len(await shipped(drop, content)) == 1
+
+
+async def test_zeros_after_a_reference_are_a_part_of_it(drop: Drop) -> None:
+    content = edifact(despatch(shirt()), reference="1230")
+    assert "UNZ has the reference '123'" in await held(
+        drop, tampered(content, "UNZ+1+1230'", "UNZ+1+123'")
+    )
+
+
 @pytest.mark.parametrize(
     ("start", "end"), [(167, 172), (165, 167)], ids=["reference", "type"]
 )

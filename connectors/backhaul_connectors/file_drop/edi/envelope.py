@@ -202,17 +202,23 @@ def _check(segment: Segment, level: Level, reference: str, counted: int) -> None
 
 
 def _is_same(reference: str, other: str) -> bool:
-    number = _number(reference)
-    return reference == other or (number is not None and number == _number(other))
+    """Return True if references are equal; zeros before a number mean nothing."""
+    if _is_number(reference) and _is_number(other):
+        return reference.lstrip("0") == other.lstrip("0")
+    return reference == other
 
 
 def _number(text: str) -> int | None:
-    """Return a count or reference as a number; None if it is not one.
+    """Return a count as a number; None if it is not one, or is too long.
 
-    Python counts `²` as a digit, and refuses to convert thousands of digits.
+    Python refuses to convert thousands of digits.
     """
-    is_number = text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
-    return int(text) if is_number else None
+    return int(text) if _is_number(text) and len(text) <= MOST_DIGITS else None
+
+
+def _is_number(text: str) -> bool:
+    # Python counts `²` as a digit.
+    return text.isascii() and text.isdecimal()
 
 
 def _shown(text: str) -> str:
