@@ -219,9 +219,10 @@ async def test_an_order_that_nothing_names_is_refused(drop: Drop) -> None:
     )
 
 
-async def test_a_message_that_cancels_ships_nothing(drop: Drop) -> None:
+@pytest.mark.parametrize("code", ["1", "3"], ids=["cancellation", "deletion"])
+async def test_a_message_that_cancels_ships_nothing(drop: Drop, code: str) -> None:
     message = despatch(shirt())
-    message[1] = "BGM+351+LS-1+1"
+    message[1] = f"BGM+351+LS-1+{code}"
     assert await shipped(drop, edifact(message)) == []
     assert "cancels despatch advice LS-1" in drop.reasons()[0]
 

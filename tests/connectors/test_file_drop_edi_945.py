@@ -57,3 +57,16 @@ async def test_a_package_before_the_items_is_that_of_all_of_them(drop: Drop) -> 
 async def test_a_lot_number_does_not_make_a_parcel(drop: Drop) -> None:
     segments = ["LX*1", "N9*LT*L1", unit("A"), "LX*2", unit("B"), "N9*LT*L2"]
     assert await numbers_of(drop, *segments) == [("", ["A", "B"])]
+
+
+@pytest.mark.parametrize(
+    ("action", "shipments"), [("", 1), ("1", 1), ("2", 1), ("3", 0)]
+)
+async def test_an_advice_that_deletes_another_one_ships_nothing(
+    drop: Drop, action: str, shipments: int
+) -> None:
+    head = f"W06*F*1001*20260331*SH-1********{action}".rstrip("*")
+    found = await shipped(drop, x12(["945", head, "LX*1", unit("A")]))
+    assert len(found) == shipments
+    said = "cancels shipment SH-1 of the order 1001"
+    assert [said in reason for reason in drop.reasons()] == [True] * (1 - shipments)

@@ -85,6 +85,9 @@ CANCELLED = {
     "INVRPT": edifact(
         ["INVRPT:D:96A:UN", "BGM+35+I1+1", *report("QTY+145:3")[2:]],
     ),
+    "INVRPT that is deleted": edifact(
+        ["INVRPT:D:96A:UN", "BGM+35+I1+3", *report("QTY+145:3")[2:]],
+    ),
     "846": x12(["846", "BIA*01*DD*I1*20260331*0600", "LIN**SK*A", "QTY*33*3*EA"]),
 }
 

@@ -24,7 +24,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "stock level": (PLACE, "sku", "quantity", "as_of", "location", PROBLEM),
 }
 """The columns of the rows by the kind of file."""
-EDIFACT_CANCELLED = frozenset({"1"})
+EDIFACT_CANCELLED = frozenset({"1", "3"})
 X12_CANCELLED = frozenset({"01", "03"})
 """Codes of messages that cancel or delete an earlier one (1225 and 353)."""
 KEYS = ("sender", "document", "parcel")

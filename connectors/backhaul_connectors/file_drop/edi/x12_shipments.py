@@ -47,6 +47,8 @@ OTHER_REPORTS = {
     "S": "a shortage of a physical inventory",
 }
 """Reporting codes (514) of a 945 by which nothing left for a customer."""
+DELETED = "3"
+"""The action (306, W0612) of a 945 that deletes an earlier one; 1 adds one."""
 ITEM = "I"
 
 
@@ -246,6 +248,7 @@ class ShippingAdvice(Shipments):
         match segment.tag:
             case "W06":
                 self._report = segment.value(1)
+                self._shipment.is_cancelled = segment.value(12) == DELETED
                 self._shipment.number = segment.value(4) or segment.value(2)
                 self._top.references.add("W06", [segment.value(2)])
                 self._top.references.add("PO", [segment.value(6)])
