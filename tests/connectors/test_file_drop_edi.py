@@ -209,6 +209,17 @@ async def test_a_line_that_cannot_be_used_is_refused_and_the_others_go_on(
     assert bad.reason[:40] in rejected
 
 
+async def test_an_article_without_its_number_does_not_count(drop: Drop) -> None:
+    line = ["PIA+1+:SA", "PIA+1+LS-S:SA", "QTY+12:2"]
+    ((*_, units),) = await shipped(drop, edifact(despatch(line)))
+    assert units == {"LS-S": 2}
+
+
+async def test_a_reason_names_no_article_without_its_number(drop: Drop) -> None:
+    reason = await refused(drop, ["PIA+1+:SA+7:XX", "QTY+12:2"])
+    assert "it has XX (7). Set edi.article_codes" in reason
+
+
 async def test_an_order_that_nothing_names_is_refused(drop: Drop) -> None:
     message = despatch(shirt())
     message.remove("RFF+ON:1001")

@@ -24,7 +24,8 @@ def in_edifact_line(segment: Segment) -> dict[str, str]:
 def add_more(numbers: dict[str, str], segment: Segment) -> None:
     """Add the numbers of a PIA segment; the first number with a code counts."""
     for at in range(2, len(segment.elements) + 1):
-        numbers.setdefault(segment.value(at, 2), segment.value(at))
+        if number := segment.value(at):
+            numbers.setdefault(segment.value(at, 2), number)
 
 
 def in_x12_line(segment: Segment) -> dict[str, str]:
