@@ -46,6 +46,35 @@ async def test_a_location_says_more_than_its_warehouse(drop: Drop) -> None:
     assert list((await counted(drop, edifact(report(*lines)))).values()) == [5]
 
 
+PLACED = ["QTY+145:4", "NAD+WH+A", "QTY+145:5", "NAD+WH+B"]
+
+
+@pytest.mark.parametrize("place", [[], ["NAD+WH+ALL"]], ids=["no place", "header"])
+async def test_a_total_beside_the_stock_of_each_place_is_left_out_with_a_note(
+    drop: Drop, place: list[str]
+) -> None:
+    drop.options["same_sku"] = "sum"
+    message = report("QTY+145:9", *PLACED)
+    message[3:3] = place
+    drop.put("a.edi", edifact(message))
+    (batch,) = await drop.batches()
+    assert "UNH 1, LIN 1 has the quantity 9 without a place" in " ".join(batch.notes)
+    assert list((await counted(drop, edifact(message))).values()) == [9]
+
+
+@pytest.mark.parametrize("total", [["8"], ["9", "9"], ["9", "1"], ["many"]])
+async def test_stock_without_a_place_that_is_no_total_goes_to_quarantine(
+    drop: Drop, total: list[str]
+) -> None:
+    drop.options |= {"same_sku": "sum", "max_bad_share": 1}
+    lines = [f"QTY+145:{each}" for each in total]
+    assert await counted(drop, edifact(report(*lines, *PLACED))) == {}
+    reasons = drop.reasons()
+    assert len(reasons) == 2
+    said = f"a quantity without a place ({', '.join(total)}) beside quantities with"
+    assert all(f"{said} a place (4, 5)" in reason for reason in reasons)
+
+
 @pytest.mark.parametrize("number", ["4", "0"])
 async def test_two_equal_quantities_without_a_place_are_refused(
     drop: Drop, number: str

@@ -138,7 +138,7 @@ class InventoryReport:
             return
         place = f"{self._message.name}, LIN {line.number}"
         sku, unknown = article(line.codes, self._edi.article_codes, EDIFACT_ARTICLES)
-        wanted, problem = self._wanted(line)
+        wanted, problem = self._wanted(line, place)
         for quantity in wanted:
             scopes = (quantity, line, self._header)
             times = (each.counted_at for each in scopes)
@@ -160,10 +160,10 @@ class InventoryReport:
                 is_dated_by_message=code == WRITTEN,
             )
 
-    def _wanted(self, line: _Article) -> tuple[Sequence[_Quantity], str]:
+    def _wanted(self, line: _Article, name: str) -> tuple[Sequence[_Quantity], str]:
         """Return the quantities that are the stock, and what is wrong with them.
 
-        A report for several places can have the total first, then each place.
+        A report for several places can have the total beside that of each place.
         """
         codes = self._edi.stock_codes or STOCK
         by_code = {
@@ -178,8 +178,11 @@ class InventoryReport:
                 f" has {has}. Set edi.stock_codes"
             )
         placed = [each for each in found if each.place]
-        if placed or len(found) == 1:
-            return placed or found, ""
+        if placed:
+            unplaced = [each.number for each in found if not each.place]
+            return placed, self._check_total(unplaced, placed, name)
+        if len(found) == 1:
+            return found, ""
         # Packages or dates divide the total, which comes first. Two equal quantities
         # can be two parts, or a total and its only part.
         numbers = [whole_units(each.number) for each in found]
@@ -190,4 +193,25 @@ class InventoryReport:
         return found[:1], (
             f"the line has several quantities ({said}) without a place (LOC or NAD),"
             " and the first one is not the sum of at least two others"
+        )
+
+    def _check_total(
+        self, unplaced: Sequence[str], placed: Sequence[_Quantity], name: str
+    ) -> str:
+        """Return what is wrong with quantities without a place beside others."""
+        if not unplaced:
+            return ""
+        parts = [whole_units(each.number) for each in placed]
+        total = whole_units(unplaced[0])
+        is_total = total is not None and total == sum(each or 0 for each in parts)
+        if len(unplaced) == 1 and is_total:
+            self._notes.add(
+                f"{name} has the quantity {unplaced[0]} without a place, which is the"
+                " sum of those with a place, so it is left out"
+            )
+            return ""
+        return (
+            f"the line has a quantity without a place ({', '.join(unplaced)}) beside"
+            f" quantities with a place ({', '.join(each.number for each in placed)}),"
+            " and it is not their sum. Ask the sender what it counts"
         )
