@@ -75,6 +75,31 @@ async def test_stock_without_a_place_that_is_no_total_goes_to_quarantine(
     assert all(f"{said} a place (4, 5)" in reason for reason in reasons)
 
 
+EMPTY = {
+    "INVRPT": edifact(report("QTY+145:3"), report()[:-2]),
+    "846": x12(
+        ["846", "BIA*00*DD*I1*20260331*0600", "LIN**SK*A", "QTY*33*3*EA"],
+        ["846", "BIA*00*DD*I1*20260331*0600"],
+    ),
+}
+
+
+@pytest.mark.parametrize("content", EMPTY.values(), ids=EMPTY)
+async def test_a_report_without_a_line_goes_to_quarantine(
+    drop: Drop, content: bytes
+) -> None:
+    assert list((await counted(drop, content)).values()) == [3]
+    (reason,) = drop.reasons()
+    assert "the message has no line, so nothing was counted" in reason
+
+
+async def test_each_empty_warehouse_of_a_report_goes_to_quarantine(drop: Drop) -> None:
+    drop.options["max_bad_share"] = 1
+    head = ["INVRPT:D:96A:UN", "BGM+35+I1+9"]
+    await counted(drop, edifact(*([*head, f"NAD+WH+{name}"] for name in "AAB")))
+    assert len(drop.reasons()) == 2
+
+
 @pytest.mark.parametrize("number", ["4", "0"])
 async def test_two_equal_quantities_without_a_place_are_refused(
     drop: Drop, number: str

@@ -101,8 +101,8 @@ class InventoryReport:
                 yield from self._end_line()
             self._take(segment)
         yield from self._end_line()
-        if self._document.is_cancelled:
-            yield self._document.cancelled_stock(self._message.name)
+        name = self._message.name
+        yield from self._document.rest(name, self._header.place, self._lines)
 
     @property
     def document(self) -> str:

@@ -84,13 +84,26 @@ class Document(Struct):
         cancelled = f"cancellation of {self.number}"
         return cancelled if self.is_cancelled else self.number
 
-    def cancelled_stock(self, place: str) -> EdiRow:
-        """Return the row of a message that cancels stock counts."""
-        problem = (
-            f"the message cancels {self.title} {self.number}, so nothing was counted."
-            " If Backhaul imported this report before, ask the sender for a new one"
-        )
-        return EdiRow(place=place, values={}, problem=problem)
+    def rest(self, place: str, location: str, lines: int) -> Iterator[EdiRow]:
+        """Yield the row of a stock report that cancels, or that has no line.
+
+        `location` is the place of the whole report.
+        """
+        problem = ""
+        if self.is_cancelled:
+            problem = (
+                f"the message cancels {self.title} {self.number}, so nothing was"
+                " counted. If Backhaul imported this report before, ask the sender for"
+                " a new one"
+            )
+        elif not lines:
+            problem = (
+                "the message has no line, so nothing was counted. If the stock is 0,"
+                " the sender must report each SKU with the quantity 0"
+            )
+        if problem:
+            values = {"location": location}
+            yield EdiRow(place=place, values=values, problem=problem)
 
 
 def sender_of(message: Message) -> str:

@@ -62,8 +62,8 @@ class InventoryAdvice:
                 yield from self._end_item()
             self._take(segment)
         yield from self._end_item()
-        if self._document.is_cancelled:
-            yield self._document.cancelled_stock(self._message.name)
+        name = self._message.name
+        yield from self._document.rest(name, self._location, self._items)
 
     @property
     def document(self) -> str:
