@@ -119,6 +119,61 @@ async def test_an_item_of_an_order_without_a_number_is_refused(drop: Drop) -> No
     assert "nothing names the order: expected one of the codes PRF" in drop.reasons()[0]
 
 
+NESTED = {
+    "item": item(4, 3, "PART", "4*EA"),
+    "item of an item": ["HL*4*3*I", "LIN**SK*B", *item(5, 4, "PART")],
+    "item in a pack of an item": ["HL*4*3*P", "MAN*CP*T1", *item(5, 4, "PART")],
+}
+
+
+@pytest.mark.parametrize("segments", NESTED.values(), ids=NESTED)
+async def test_an_item_inside_of_an_item_is_refused_and_the_others_go_on(
+    drop: Drop, segments: list[str]
+) -> None:
+    """It can be a part of a set, which is shipped as one item."""
+    message = notice(*item(3, 2), *segments, *item(6, 2, "LS-M"))
+    found = [units for *_, units in await shipped(drop, x12(message))]
+    assert sorted(sku for units in found for sku in units) == ["LS-M", "LS-S"]
+    (reason,) = drop.reasons()
+    assert "the item is inside of the item HL 3, so Backhaul does not know" in reason
+    (bad,) = drop.host.bad.values()
+    assert "1001" in bad.raw
+
+
+@pytest.mark.parametrize(
+    ("level", "reason"),
+    [
+        ("HL*4**I", "HL 4 has no HL02, so Backhaul does not know which level"),
+        ("HL*4*9*I", "HL 4 is inside of HL 9 by its HL02, and this is not an earlier"),
+        ("HL*4*4*I", "HL 4 is inside of HL 4 by its HL02, and this is not an earlier"),
+    ],
+)
+async def test_an_item_of_no_level_is_refused_with_the_place_of_the_fault(
+    drop: Drop, level: str, reason: str
+) -> None:
+    inside = ["HL*5*4*P", "MAN*CP*T1", *item(6, 2, "LS-M")]
+    message = notice(*item(3, 2), level, "LIN**SK*A", "SN1**1*EA", *inside)
+    found = [units for *_, units in await shipped(drop, x12(message))]
+    assert found == [{"LS-S": 2, "LS-M": 2}]
+    assert f"ST 0001, HL 4: nothing names the order: {reason}" in drop.reasons()[0]
+
+
+async def test_a_pack_of_no_level_is_named_in_the_reason_of_its_items(
+    drop: Drop,
+) -> None:
+    message = notice("HL*3**P", *item(4, 3), *item(5, 2, "LS-M"))
+    assert len(await shipped(drop, x12(message))) == 1
+    assert "HL 4: nothing names the order: HL 3 has no HL02" in drop.reasons()[0]
+
+
+async def test_an_item_without_the_number_of_a_level_contains_no_pack(
+    drop: Drop,
+) -> None:
+    segments = ["HL**2*I", "LIN**SK*LS-S", "SN1**2*EA", "HL*4**P", "MAN*CP*T9"]
+    found = await shipped(drop, x12(notice(*segments)))
+    assert [(number, units) for _, _, number, units in found] == [(None, {"LS-S": 2})]
+
+
 async def test_a_notice_that_cancels_ships_nothing(drop: Drop) -> None:
     message = notice(*item(3, 2))
     message[1] = "BSN*01*SH-1*20260331*1405"

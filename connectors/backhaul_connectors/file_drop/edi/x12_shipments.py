@@ -50,6 +50,8 @@ OTHER_REPORTS = {
 DELETED = "3"
 """The action (306, W0612) of a 945 that deletes an earlier one; 1 adds one."""
 ITEM = "I"
+OUTERMOST = ("S", "O")
+"""Codes of levels (735) that need none outside of them to name the order."""
 
 
 class _Level(Struct):
@@ -59,6 +61,8 @@ class _Level(Struct):
     parent: str
     code: str
     references: References = field(default_factory=References)
+    in_item: str = ""
+    """The number of the item that the level is inside of, if there is one."""
 
 
 class _Item(Struct):
@@ -143,19 +147,20 @@ class Shipments(ABC):
             for code, found in pack.references.found.items():
                 inside.add(code, found)
         outside = [each.references for each in self._around(item.level)]
+        scopes = [inside, *outside]
         shipped = Item(
             place=item.place,
             articles=item.articles,
             quantity=item.quantity,
             unit=item.unit,
-            scopes=[inside, *outside],
+            scopes=scopes,
             package=self._parcel_of(item.level, packs),
             carrier=self._carrier or self._scac,
-            problem=self._problem(item),
+            problem=self._problem(item, scopes),
         )
         yield from self._made.row(shipped, CODES)
 
-    def _problem(self, item: _Item) -> str:
+    def _problem(self, item: _Item, scopes: Sequence[References]) -> str:
         """Return why an item does not count as shipped, or ""."""
         return "" if item.quantity else "the item has no number of shipped units"
 
@@ -187,6 +192,8 @@ class ShipNotice(Shipments):
         super().__init__(message, edi, notes)
         self._packs: list[_Level] = []
         self._articles = dict[str, str]()
+        # The last item that no other one contains, then the levels inside of it.
+        self._inside = dict[str, _Level]()
 
     def _take(self, segment: Segment) -> Iterator[EdiRow]:
         match segment.tag:
@@ -210,16 +217,60 @@ class ShipNotice(Shipments):
     def _begin_level(self, segment: Segment) -> Iterator[EdiRow]:
         number, parent = segment.value(1), segment.value(2)
         level = _Level(number, parent, segment.value(3))
-        if self._item is not None and parent == self._item.level.number:
+        if parent and parent in self._inside:
+            level.in_item = next(iter(self._inside))
+        item = self._item.level.number if self._item is not None else ""
+        if level.in_item and parent == item and level.code != ITEM:
             # Packs inside of an item, as in the structure SOIP.
             self._packs.append(level)
         else:
             yield from self._end()
             self._articles = {}
-        # The levels that contain others; an item contains none but packs.
-        if level.code != ITEM:
-            self._levels[number] = level
+        self._add_level(level)
         self._level = level
+
+    def _add_level(self, level: _Level) -> None:
+        """Remember a level that contains others, an item only until the next one."""
+        if level.in_item:
+            self._inside[level.number] = level
+        elif level.code == ITEM:
+            for number, each in self._inside.items():
+                if self._levels.get(number) is each:
+                    del self._levels[number]
+            self._inside = {level.number: level}
+        else:
+            self._inside.pop(level.number, None)
+        self._levels[level.number] = level
+
+    def _problem(self, item: _Item, scopes: Sequence[References]) -> str:
+        if problem := super()._problem(item, scopes):
+            return problem
+        if item.level.in_item:
+            return (
+                f"the item is inside of the item HL {item.level.in_item}, so Backhaul"
+                " does not know whether it is a part of it. If it was shipped beside"
+                " it, correct the order in the store"
+            )
+        if first_of(self._edi.order_codes or CODES.orders, scopes):
+            return ""
+        return self._broken(item.level)
+
+    def _broken(self, level: _Level) -> str:
+        """Return which level of an item without an order has the wrong HL02, or ""."""
+        levels = [each for each in self._around(level) if each is not self._top]
+        for outer in levels[-1:]:
+            if outer.parent:
+                return (
+                    f"nothing names the order: HL {outer.number} is inside of HL"
+                    f" {outer.parent} by its HL02, and this is not an earlier level"
+                    " that contains others. Ask the sender"
+                )
+            if outer.code not in OUTERMOST:
+                return (
+                    f"nothing names the order: HL {outer.number} has no HL02, so"
+                    " Backhaul does not know which level contains it. Ask the sender"
+                )
+        return ""
 
     def _end(self) -> Iterator[EdiRow]:
         item, self._item = self._item, None
@@ -237,10 +288,10 @@ class ShippingAdvice(Shipments):
 
     _report = ""
 
-    def _problem(self, item: _Item) -> str:
+    def _problem(self, item: _Item, scopes: Sequence[References]) -> str:
         if other := OTHER_REPORTS.get(self._report):
             return f"W0601 {self._report} reports {other}, and no shipment"
-        return super()._problem(item)
+        return super()._problem(item, scopes)
 
     def _take(self, segment: Segment) -> Iterator[EdiRow]:
         if segment.tag in ("LX", "W12", "W03"):
