@@ -233,7 +233,7 @@ class _Spread:
         line = f"{csv_line([_one_line(cell) for cell in cells])}\n"
         self._lines.write(line.encode("utf-8", "surrogateescape"))
 
-    def _leave(self, message: Message, why: str, content: int = 0) -> None:
+    def _leave(self, message: Message, why: str, content: int | None = None) -> None:
         """Report a message; `content` distinguishes those with the same references.
 
         Raises FileUnreadable if there are too many of them.
@@ -247,7 +247,7 @@ class _Spread:
         named = [sender_of(message), around.reference, message.reference, message.type]
         self._unread.append(
             Bad(
-                key=key_of("message", [*named, content] if content else named),
+                key=key_of("message", named if content is None else [*named, content]),
                 raw=self._file.name,
                 reason=f"{message.name} is {message.type}, and is not read: {why}",
                 locator=f"{self._file.name}, {message.name}",
