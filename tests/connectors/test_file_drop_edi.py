@@ -93,6 +93,17 @@ async def test_a_line_without_units_is_left_out_with_a_note(drop: Drop) -> None:
     ]
 
 
+@pytest.mark.parametrize(("lines", "said"), [(21, "1 more note"), (22, "2 more notes")])
+async def test_only_the_first_notes_of_a_file_are_logged(
+    drop: Drop, lines: int, said: str
+) -> None:
+    none = ["PIA+1+LS-S:SA", "QTY+12:0"]
+    drop.put("a.edi", edifact(despatch(shirt(), *[none] * lines)))
+    notes = [note for batch in await drop.batches() for note in batch.notes]
+    assert len(notes) == 21
+    assert notes[-1] == f"a.edi: {said} of this kind"
+
+
 async def test_the_same_despatch_advice_again_changes_nothing(drop: Drop) -> None:
     """A retransmission has another interchange reference and the same document."""
     message = despatch(shirt())
@@ -290,6 +301,8 @@ def tampered(content: bytes, old: str, new: str) -> bytes:
     [
         ("UNT+10+1'", "UNT+11+1'", "UNT counts 11 segments, but UNH 1 has 10"),
         ("UNT+10+1'", "UNT+10+2'", "UNT has the reference '2', but UNH has '1'"),
+        ("UNT+10+1'", "UNT+1+1'", "UNT counts 1 segment, but UNH 1 has 10"),
+        ("UNZ+2+7'", "UNZ+1+7'", "UNZ counts 1 part, but UNB 7 has 2"),
         ("UNZ+2+7'", "UNZ+3+7'", "UNZ counts 3 parts, but UNB 7 has 2"),
         ("UNZ+2+7'", "UNZ+2+8'", "UNZ has the reference '8', but UNB has '7'"),
         ("UNT+10+1'\n", "", "UNT is missing before UNH"),

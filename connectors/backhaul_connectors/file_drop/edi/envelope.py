@@ -187,7 +187,8 @@ def _check(segment: Segment, level: Level, reference: str, counted: int) -> None
     """Refuse a trailer that disagrees with its envelope."""
     said, also = segment.value(1), segment.value(2)
     if _number(said) != counted:
-        what = "segments" if level in (EDIFACT[2], X12[2]) else "parts"
+        what = "segment" if level in (EDIFACT[2], X12[2]) else "part"
+        what = what if _number(said) == 1 else f"{what}s"
         _refuse(
             segment,
             f"{level.end} counts {said[:_MOST_SHOWN] or 'no'} {what}, but"

@@ -131,7 +131,8 @@ class Notes:
     def __iter__(self) -> Iterator[str]:
         yield from self._said
         if self._more:
-            yield f"{self._more} more notes of this kind"
+            notes = "note" if self._more == 1 else "notes"
+            yield f"{self._more} more {notes} of this kind"
 
 
 def whole_units(quantity: str) -> int | None:
