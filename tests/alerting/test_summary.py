@@ -1,10 +1,10 @@
-"""Equal problems together, the worst first, each with its consequence."""
+"""Equal problems are grouped and sorted by severity, each with its consequence."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from alerting.test_causes import NOTHING, WELL, commands, facts
+from alerting.test_problems import NOTHING, WELL, commands, facts
 from backhaul.alerting import find_problems
 from backhaul.alerting.summary import group_problems
 from backhaul.store.operations import AlertConditions, CommandProblem, OpenIncident

@@ -1,4 +1,4 @@
-"""A cause is told once when it begins, once when it is over, by mail and webhook."""
+"""Alerts are sent once when a problem begins and once when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which problems raise an alert, and its text."""
+"""Which problems raise an alert, and the text of each alert."""
 
 from __future__ import annotations
 
