@@ -1,4 +1,4 @@
-"""What programs decide, through the same actions as the page and the command line."""
+"""Decisions through the API use the same actions as the dashboard and the CLI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/api.md work as they are written."""
+"""The examples of docs/api.md work as written."""
 
 from __future__ import annotations
 

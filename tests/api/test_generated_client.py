@@ -1,4 +1,4 @@
-"""A client that a common generator makes of the document drives the real daemon."""
+"""A client generated from the OpenAPI document works with the real daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that use the API of daemons that are killed, or that own no store."""
+"""Programs use the API while daemons are killed, or of a daemon that owns no store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs read: pages of lists, single objects, and their shapes."""
+"""What the API returns: pages of lists, single objects, and their fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that programs submit: stored once, matched, planned, waiting or refused."""
+"""Records submitted through the API: stored once, then planned, waiting or refused."""
 
 from __future__ import annotations
 

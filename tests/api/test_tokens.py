@@ -1,4 +1,4 @@
-"""Tokens of the HTTP API: made, shown once, used, expired and revoked."""
+"""API tokens are created, shown once, used, expired and revoked."""
 
 from __future__ import annotations
 
