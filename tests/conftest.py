@@ -48,7 +48,7 @@ LENGTHY = tuple(
         "connectors/",
         "sdk/",
         "testing/test_plugin",
-        "app/test_doubts",
+        "app/test_conflict_refetch",
         "cli/test_completion",
         "dashboard/",
         "cli/test_doctor",

@@ -1,4 +1,4 @@
-"""Daemons on one database accept what the platform signs with the owner's secret."""
+"""All daemons on a database accept webhooks signed with the owner's secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A warehouse that speaks EDI beside a real platform: orders out, parcels in."""
+"""A warehouse with EDI and a real platform: orders go out, parcels come back."""
 
 from __future__ import annotations
 

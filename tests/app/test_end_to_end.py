@@ -1,4 +1,4 @@
-"""The daemon beside a real platform, in one process: news in, work out."""
+"""The daemon and a real platform in one process, from the webhook to the shipment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests for a connection that another daemon runs, over real sockets."""
+"""HTTP requests for a connection that another daemon runs are forwarded to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A back office that takes calls and never answers keeps nothing else from going on."""
+"""A back office that accepts connections and never answers blocks nothing else."""
 
 from __future__ import annotations
 

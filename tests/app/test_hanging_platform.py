@@ -1,4 +1,4 @@
-"""A platform that takes calls and never answers keeps nothing else from going on."""
+"""A platform that accepts connections and never answers blocks nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of a daemon moves to PostgreSQL under traffic, and no webhook is refused."""
+"""Moving a daemon's data to PostgreSQL under traffic refuses and loses no webhook."""
 
 from __future__ import annotations
 

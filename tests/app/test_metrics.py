@@ -1,4 +1,4 @@
-"""What a running daemon tells in numbers, with a real platform beside it."""
+"""The metrics that a running daemon exports, with a real platform."""
 
 from __future__ import annotations
 

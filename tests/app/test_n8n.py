@@ -1,4 +1,4 @@
-"""A workflow of n8n fulfills the orders of a real platform, each of them once."""
+"""An n8n workflow fulfills each order of a real platform once."""
 
 from __future__ import annotations
 

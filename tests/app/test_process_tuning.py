@@ -1,4 +1,4 @@
-"""Python looks for garbage less often and still finds it; threads start in time."""
+"""The tuning of garbage collection and of threads for a long-running process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Receiver processes that are killed, hang, or cannot be started."""
+"""Receiver processes that are killed, hang, or cannot start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that receive webhooks for the daemon: `receivers` in `[public]`."""
+"""Separate processes that receive webhooks: `receivers` in `[public]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A restart behind a socket that somebody keeps: no webhook is lost or refused."""
+"""A restart with an inherited socket loses and refuses no webhook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Daemons that share the roles: one receives, one works, one serves the dashboard."""
+"""Daemons with separate roles: one receives, one works, one serves the dashboard."""
 
 from __future__ import annotations
 

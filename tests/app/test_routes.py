@@ -1,4 +1,4 @@
-"""Every route of every listener of a running daemon, and who gets what from it."""
+"""Every route of every listener of a running daemon, and who is allowed to use it."""
 
 from __future__ import annotations
 

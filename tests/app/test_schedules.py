@@ -1,4 +1,4 @@
-"""Schedules of the jobs that send, on a whole daemon beside a real platform."""
+"""Schedules of the jobs that send, with a whole daemon and a real platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An SQL ERP beside a real platform: orders in, shipments and counts out."""
+"""A SQL ERP and a real platform: orders go out, shipments and stock counts come in."""
 
 from __future__ import annotations
 

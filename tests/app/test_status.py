@@ -1,4 +1,4 @@
-"""What the daemon tells scripts of itself has the members that the page names."""
+"""The JSON status of the daemon has the members that the documentation lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces and metrics of the whole daemon, as an OTLP collector gets them."""
+"""Traces and metrics of the whole daemon, as an OTLP collector receives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A collector that hangs, refuses or is not wanted keeps nothing from going on."""
+"""A collector that hangs, refuses or is not configured blocks nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Tryton server beside a real platform: orders in, shipments and goods out."""
+"""A Tryton server and a real platform: orders go out, shipments and stock come in."""
 
 from __future__ import annotations
 

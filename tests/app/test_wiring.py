@@ -1,4 +1,4 @@
-"""Parts are given what they need at construction, and little of it."""
+"""The parts of the daemon get what they need when they are constructed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the daemon does before it is ready: nothing that can wait."""
+"""The daemon loads nothing before it is ready that can be loaded later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service manager: what it hands over, hears and does not hear."""
+"""The interface to systemd: notifications, watchdog, reload and inherited sockets."""
 
 from __future__ import annotations
 

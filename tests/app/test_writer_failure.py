@@ -1,4 +1,4 @@
-"""A daemon that can write no more ends, so that it is started again."""
+"""A daemon whose database writer fails ends, so that it can be restarted."""
 
 from __future__ import annotations
 

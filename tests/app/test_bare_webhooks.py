@@ -1,4 +1,4 @@
-"""Deliveries that say little of themselves, of two stores that say it differently."""
+"""The topic of a webhook comes from its envelope, or else from the path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon is loaded without what nobody needs, and lacks nothing for it."""
+"""The daemon loads modules and certificates only when it needs them."""
 
 from __future__ import annotations
 

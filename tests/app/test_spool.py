@@ -1,4 +1,4 @@
-"""A daemon that accepts webhooks while its PostgreSQL server is down."""
+"""A daemon accepts webhooks while its PostgreSQL server is down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked through the daemon's socket is answered, or refused in its words."""
+"""The daemon answers or refuses requests on its control socket."""
 
 from __future__ import annotations
 

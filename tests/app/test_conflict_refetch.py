@@ -1,4 +1,4 @@
-"""The running daemon reads again what it cannot believe; it ends as the platform."""
+"""The daemon refetches a conflicting order; the mirror ends equal to the platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person mended is tried at once, however little there was to do before."""
+"""A quarantined row that an operator edited is retried at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration, read again while the daemon runs."""
+"""The configuration is reloaded while the daemon runs."""
 
 from __future__ import annotations
 

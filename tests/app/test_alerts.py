@@ -1,4 +1,4 @@
-"""A running daemon tells a person what ails it, goes on, and tells when it is over."""
+"""A running daemon sends alerts about its problems and about their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a daemon takes stores, runs their parts, and gives them up."""
+"""How a daemon takes ownership of stores, runs their parts, and releases them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program behind a socket that somebody keeps: restarts lose and refuse nothing."""
+"""A restart of the whole program with an inherited socket loses and refuses nothing."""
 
 from __future__ import annotations
 
