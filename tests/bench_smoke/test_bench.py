@@ -1,4 +1,4 @@
-"""The benchmarks run and their counts agree; what they measure is not judged here."""
+"""The benchmarks run and their counts agree; speed is not checked here."""
 
 from __future__ import annotations
 
