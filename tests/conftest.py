@@ -52,10 +52,10 @@ LENGTHY = tuple(
         "cli/test_completion",
         "dashboard/",
         "cli/test_doctor",
-        "cli/test_listings",
-        "cli/test_reconciling",
-        "cli/test_refolding",
-        "cli/test_running",
+        "cli/test_events_and_quarantine",
+        "cli/test_reconcile",
+        "cli/test_reprocess",
+        "cli/test_run",
         "cli/test_secrets",
         "cli/test_traffic",
         "sync/test_against_the_platform",
@@ -66,7 +66,7 @@ LENGTHY = tuple(
         "faults/test_out_of_order",
         "simulation/",
         "cli/test_support_bundle",
-        "cli/test_targets",
+        "cli/test_stock_targets",
         "push/test_targets",
     )
 )

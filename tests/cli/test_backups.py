@@ -1,4 +1,4 @@
-"""`backhaul backup`, `restore` and `migrate` as a person says them."""
+"""`backhaul backup`, `restore` and `migrate`, as an operator runs them."""
 
 from __future__ import annotations
 

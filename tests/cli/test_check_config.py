@@ -1,4 +1,4 @@
-"""`backhaul check-config` says ok, or everything that is wrong."""
+"""`backhaul check-config` prints ok, or everything that is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connectors are listed, checked and run, and bad rows mended, without a daemon."""
+"""Connectors are listed, checked and run, and bad rows edited, without a daemon."""
 
 from __future__ import annotations
 

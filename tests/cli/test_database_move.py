@@ -1,4 +1,4 @@
-"""`backhaul migrate --to` as an operator types it, to PostgreSQL and back."""
+"""`backhaul migrate --to` moves a database to PostgreSQL and back."""
 
 from __future__ import annotations
 

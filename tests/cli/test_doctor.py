@@ -1,4 +1,4 @@
-"""`backhaul doctor` finds what is wrong, one by one, and says how to mend it."""
+"""`backhaul doctor` finds each problem and says how to fix it."""
 
 from __future__ import annotations
 

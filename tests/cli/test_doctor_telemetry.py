@@ -1,4 +1,4 @@
-"""What the doctor says about the collector of traces and metrics."""
+"""What `backhaul doctor` reports about the collector of traces and metrics."""
 
 from __future__ import annotations
 

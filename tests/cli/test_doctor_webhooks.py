@@ -1,4 +1,4 @@
-"""`doctor` says who refused the platform's test delivery, and finds its own."""
+"""What `backhaul doctor` reports about the platform's test webhook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dry run of the whole program: said loudly, planned, and nothing is sent."""
+"""A dry run of the whole daemon plans commands, says so, and sends nothing."""
 
 from __future__ import annotations
 

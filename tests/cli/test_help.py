@@ -1,4 +1,4 @@
-"""Every command and option explains itself; the old command words still work."""
+"""Every command and option has a help text; the old command words still work."""
 
 from __future__ import annotations
 

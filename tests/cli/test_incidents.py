@@ -1,4 +1,4 @@
-"""Incidents as an operator meets them: listed, explained, resolved."""
+"""Incidents are listed, explained and resolved on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul init` tests what it is given, and writes a configuration that works."""
+"""`backhaul init` tests its input, and writes a configuration that works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul jobs` beside a real daemon, and without one."""
+"""`backhaul jobs` with a real daemon, and without one."""
 
 from __future__ import annotations
 

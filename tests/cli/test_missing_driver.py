@@ -1,4 +1,4 @@
-"""Without psycopg, an extra: SQLite works, and PostgreSQL says what to install."""
+"""Without psycopg, SQLite works, and PostgreSQL says what to install."""
 
 from __future__ import annotations
 

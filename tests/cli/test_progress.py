@@ -1,4 +1,4 @@
-"""How `backfill` tells how far it is: a bar at a terminal, a line now and then else."""
+"""`backfill` shows its progress: a bar in a terminal, otherwise occasional lines."""
 
 from __future__ import annotations
 

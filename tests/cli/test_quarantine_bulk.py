@@ -1,4 +1,4 @@
-"""Many rows of the quarantine at once, on the command line."""
+"""Actions on many rows of the quarantine at once, on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul query` only reads: each kind of statement, and each bound."""
+"""`backhaul query` only reads, and limits the size of its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul query` shows no password hash, however it is asked."""
+"""`backhaul query` never shows a password hash."""
 
 from __future__ import annotations
 

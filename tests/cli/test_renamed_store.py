@@ -1,4 +1,4 @@
-"""A store is given another name in the configuration while its work is open."""
+"""A store is renamed in the configuration while it has open work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul search`: beside a daemon, and with the index made anew by it or without."""
+"""`backhaul search`, with a daemon and without one, and how the index is rebuilt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhook secrets are listed by fingerprint, and dropped when nothing uses them."""
+"""Webhook secrets are listed by fingerprint, and revoked when they are unused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is loaded: by a command that only looks, and by a daemon that is ready."""
+"""Which modules are loaded by a command that only reads, and by a ready daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul status`: one screen, what is wrong first, with or without a daemon."""
+"""`backhaul status` fits on one screen, problems first, with or without a daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul support-bundle` tells much, no secret, and nothing of anybody."""
+"""`backhaul support-bundle` contains no secrets and no data of customers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables fit a terminal: names stay whole, prose gives way, empty columns go."""
+"""Tables fit a terminal: names stay whole, and empty columns are omitted."""
 
 from __future__ import annotations
 

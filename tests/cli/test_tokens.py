@@ -1,4 +1,4 @@
-"""Tokens of the HTTP API on the command line, with nothing running."""
+"""API tokens are managed on the command line, without a running daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traffic is captured beside a running daemon, and plays again to the same end."""
+"""Traffic is captured with a running daemon, and its replay has the same result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an unreadable event was about is found by every question a person asks."""
+"""`why`, `search` and the lists find an unreadable event by its object."""
 
 from __future__ import annotations
 

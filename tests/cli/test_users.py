@@ -1,4 +1,4 @@
-"""Users are added, changed and removed on the command line, with nothing running."""
+"""Users are added, changed and removed on the command line, without a daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul why`: every kind of thing is explained, and so is what is not there."""
+"""`backhaul why` explains every kind of object, and objects that are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`why order` names every row and event that names the order and changed nothing."""
+"""`why order` lists every row and event that names the order and changed nothing."""
 
 from __future__ import annotations
 

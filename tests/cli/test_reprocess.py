@@ -1,4 +1,4 @@
-"""`backhaul events reprocess`, by the running daemon and without one."""
+"""`backhaul events reprocess`, with a running daemon and without one."""
 
 from __future__ import annotations
 

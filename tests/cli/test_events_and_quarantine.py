@@ -1,4 +1,4 @@
-"""What the program shows agrees with the database, for people and for programs."""
+"""The lists of events and of the quarantine show what the database has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul commands`: a person finds, understands and settles what is parked."""
+"""`backhaul commands`: an operator finds, understands and resolves parked commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul customers erase`: asks back, erases, says what, and who did it is kept."""
+"""`backhaul customers erase` asks for confirmation, erases, and audits the erasure."""
 
 from __future__ import annotations
 

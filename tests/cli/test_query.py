@@ -1,4 +1,4 @@
-"""`backhaul query` and `export`: the mirror in SQL and as files, and never a write."""
+"""`backhaul query` and `export` read the mirror and never write to it."""
 
 from __future__ import annotations
 

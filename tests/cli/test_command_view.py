@@ -1,4 +1,4 @@
-"""What `commands show` says of a command, and what it must not say at once."""
+"""What `commands show` says about the state of a command."""
 
 from __future__ import annotations
 

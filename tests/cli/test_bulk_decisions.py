@@ -1,4 +1,4 @@
-"""Several commands and deliveries at once in the terminal, after a preview."""
+"""Decisions about several commands and deliveries at once, after a preview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backfill`, `reconcile` and `status`, beside a daemon and without one."""
+"""`backfill`, `reconcile` and `status`, with a daemon and without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--follow` shows rows as they come, and how their states change."""
+"""`--follow` prints new rows, and changes of their states, as they happen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers write is shown as text: it steers no terminal and is no markup."""
+"""Text of other people is shown as text: no terminal control codes, no markup."""
 
 from __future__ import annotations
 

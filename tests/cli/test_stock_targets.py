@@ -1,4 +1,4 @@
-"""Counts as a person meets them: shown, explained, stopped, resumed."""
+"""Stock targets are shown, explained and resumed on the command line."""
 
 from __future__ import annotations
 

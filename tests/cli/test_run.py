@@ -1,4 +1,4 @@
-"""The daemon as a process: what it carries, and how it ends."""
+"""`backhaul run` as a process: what it does, and how it ends."""
 
 from __future__ import annotations
 

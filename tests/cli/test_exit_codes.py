@@ -1,4 +1,4 @@
-"""What was raised becomes one line for each problem, and the right exit code."""
+"""Each error ends in one line for each problem and the right exit code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUG = (
-    "a bug: KeyError at test_exits.py:{line}; please run the command again with"
+    "a bug: KeyError at test_exit_codes.py:{line}; please run the command again with"
     " --debug and report the output together with the log\n"
 )
 
