@@ -1,4 +1,4 @@
-"""The life of a delivery: sent, retried, looked up, parked and decided."""
+"""The states of a delivery: sent, retried, checked, parked and decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No parcel of a despatch advice is shipped twice, however often the message comes."""
+"""A parcel of a despatch advice is shipped once, however often the message arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a full stock list leaves out: set to 0, or put to an operator."""
+"""Articles that a full stock list omits are set to 0, or left to an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connector's failures are its own, and what it hands in is kept once."""
+"""A connector's failures affect no other connector, and its records are stored once."""
 
 from __future__ import annotations
 

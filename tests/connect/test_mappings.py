@@ -1,4 +1,4 @@
-"""Mappings: names of the back office are read as names of the store."""
+"""Mappings translate names of the back office into names of the store."""
 
 from __future__ import annotations
 

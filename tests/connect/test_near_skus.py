@@ -1,4 +1,4 @@
-"""SKUs that look like one of the store: found where they look the same, else named."""
+"""SKUs that look like a SKU of the store are matched or suggested."""
 
 from __future__ import annotations
 

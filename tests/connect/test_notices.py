@@ -1,4 +1,4 @@
-"""What a connector says although it works is logged once and shown while it holds."""
+"""The notices of a working connector are logged once and shown while they apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refunded orders are no work any more, and every financial status is accounted for."""
+"""Refunded orders are no longer work, and every financial status is handled."""
 
 from __future__ import annotations
 

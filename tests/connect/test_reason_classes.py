@@ -1,4 +1,4 @@
-"""Each reason for quarantine has a class, and names what it is about."""
+"""Each reason for quarantine has a class, and names the object that it is about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the matcher of connections makes of records, with the mirror of a store."""
+"""Which commands and quarantine rows result from records, with a store's mirror."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connectors are found by their entry points; mistakes are told in words."""
+"""Connectors are found by their entry points, and mistakes are explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No parcel of a file is shipped twice, however often the file comes."""
+"""A parcel of a file is shipped once, however often the file arrives."""
 
 from __future__ import annotations
 

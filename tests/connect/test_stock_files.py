@@ -1,4 +1,4 @@
-"""Stock lists from files, through the host: what each article comes to."""
+"""What stock lists from files change, through the host, for each article."""
 
 from __future__ import annotations
 

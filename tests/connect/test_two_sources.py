@@ -1,4 +1,4 @@
-"""One parcel that several sources report, or one whose rows have keys."""
+"""A parcel that several sources report, or whose rows have keys, is shipped once."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ NOT_MET = (
     "records.submit",
 )
 """One only reads, one is about a file that an operator applies, whose deaths are in
-tests/connect/test_applying.py, one comes after a restore only, whose deaths are in
+tests/connect/test_held_changes.py, one comes after a restore only, whose deaths are in
 test_hold_kills.py, and one stores what a program submits, whose deaths are in
 tests/api/test_programs.py."""
 ROUNDS = 20

@@ -1,4 +1,4 @@
-"""Articles are found by SKU or GTIN; what is not clear is set aside with its names."""
+"""Articles are found by SKU or GTIN; ambiguous ones are quarantined with candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes in under a key that is known: carried out once, and lost never."""
+"""A record with a known key is applied once and never lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is emitted while the database is busy is accepted together, each on its own."""
+"""Records submitted while the database is busy are stored together in one batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a parcel got is kept, never steps back, and may ask to cancel its order."""
+"""A parcel's tracking status never goes back; a return may cancel its order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connectors' routes on the public listener: whatever fails is an answer."""
+"""Connectors' routes on the public listener answer every request, also on errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two levels of one article in one list: neither is made true by chance."""
+"""Contradicting counts of one article in one list are refused, not chosen by chance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connector that hangs, or asks for the impossible, stays away by itself."""
+"""A connector that hangs while it opens does not delay the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the back office's names to the platform's ids, or a reason why not."""
+"""Names of the back office are matched to the platform's ids, or a reason is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connector keeps is applied when an operator decides so, and only once."""
+"""A change that a connector holds is applied once, when an operator decides so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connector raises is its own failure; a stop that is asked for is none."""
+"""Anything that a connector raises is a failure of this connector alone."""
 
 from __future__ import annotations
 

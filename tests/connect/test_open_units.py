@@ -1,4 +1,4 @@
-"""What other records asked for is not open any more, though the store shows it so."""
+"""Units that another record already uses are not open for the next record."""
 
 from __future__ import annotations
 

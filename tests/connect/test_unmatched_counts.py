@@ -1,4 +1,4 @@
-"""Counts of an article that the store does not know: one row, however often told."""
+"""Stock counts of an article that the store does not know share one quarantine row."""
 
 from __future__ import annotations
 

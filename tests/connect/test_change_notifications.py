@@ -1,4 +1,4 @@
-"""Which news an instance is told: each order once and first, and only what is new."""
+"""Which change notifications a connection receives, in which order, and how often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event that shows one's own effect and more besides: the more is told."""
+"""An event that shows our own effect and another change is delivered."""
 
 from __future__ import annotations
 
