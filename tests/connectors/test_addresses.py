@@ -1,4 +1,4 @@
-"""The guard of addresses: what is public, what is opened, and no way around it."""
+"""The address guard allows public addresses and configured networks, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is particular to RabbitMQ: queues, message ids, routing and rights."""
+"""RabbitMQ: queues, message ids, routing and permissions."""
 
 from __future__ import annotations
 

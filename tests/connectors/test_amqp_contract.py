@@ -1,4 +1,4 @@
-"""amqp keeps the connectors' contracts, both ways, at a real RabbitMQ."""
+"""amqp fulfills the connector contracts in both directions, with a real RabbitMQ."""
 
 from __future__ import annotations
 

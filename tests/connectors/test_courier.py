@@ -1,4 +1,4 @@
-"""What a courier's messages become, and which are not believed."""
+"""What a courier's messages become, and which messages are not trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The courier keeps the connectors' contracts: told by each vendor, and asking."""
+"""courier fulfills the connector contract, with vendors' webhooks and by polling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Presets of couriers: few settings, and each courier's own proof of its messages."""
+"""Each courier's preset needs few settings, and verifies the courier's signatures."""
 
 from __future__ import annotations
 

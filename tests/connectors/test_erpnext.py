@@ -1,4 +1,4 @@
-"""What the ERPNext connector reads, and what its check finds, against a double."""
+"""What the ERPNext connector reads, and what its check finds, against a test double."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ERPNext connector writes, refuses to write, and makes of failures."""
+"""What the ERPNext connector writes and refuses to write, and how it handles errors."""
 
 from __future__ import annotations
 

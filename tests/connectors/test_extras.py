@@ -1,4 +1,4 @@
-"""Without the library of an extra: who needs one is told what to install."""
+"""Without the library of an extra, an error says what to install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two daemons on one bucket take each file once, also if one of them is killed."""
+"""Two daemons on one bucket import each file once, also if one of them is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns by many names, fixed values, and rows that the settings leave out."""
+"""Column names and aliases, fixed values, and row filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file drop keeps the connectors' contract, for each kind of file."""
+"""file_drop fulfills the connector contract for each kind of file."""
 
 from __future__ import annotations
 

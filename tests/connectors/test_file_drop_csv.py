@@ -1,4 +1,4 @@
-"""CSV as the world writes it: encodings, delimiters, quotes, line ends."""
+"""CSV dialects: encodings, delimiters, quotes and line ends."""
 
 from __future__ import annotations
 

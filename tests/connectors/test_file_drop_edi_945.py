@@ -1,4 +1,4 @@
-"""X12 shipping advices (945): which marks and numbers belong to which items."""
+"""X12 shipping advices (945): which tracking numbers belong to which items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of EDI files that were rejected, and come back as corrected CSV files."""
+"""Rejected lines of EDI files are corrected and submitted again as CSV files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New orders as EDI files: whole, once, and with the same values when read back."""
+"""New orders as EDI files: complete, written once, and read back with equal values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parcels of EDI files: each has a key of its own, which stays the same."""
+"""Parcels of EDI files have a key each, which stays the same in a repeated file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents that a file has twice: none counts twice, and none is lost."""
+"""Documents that a file contains twice count once, and none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stock in EDI files: which quantities are the stock, of which place and time."""
+"""EDI stock reports: which quantities are stock, and of which location and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of EDI files: whether one is whole, or its writer has not finished."""
+"""How the end of an EDI file shows whether the file is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Letters as other countries' programs store them: read right, or not read at all."""
+"""Text in any encoding is read correctly, or the file is held."""
 
 from __future__ import annotations
 

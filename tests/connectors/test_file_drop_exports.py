@@ -1,4 +1,4 @@
-"""The store's news as files: whole, once, and safe to open in a spreadsheet."""
+"""Changes exported as files: complete, written once, safe to open in a spreadsheet."""
 
 from __future__ import annotations
 

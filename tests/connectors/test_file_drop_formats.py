@@ -1,4 +1,4 @@
-"""JSON lines, UTF-16, stock levels, and numbers and dates of other countries."""
+"""JSON lines, UTF-16, stock levels, and the numbers and dates of other countries."""
 
 from __future__ import annotations
 

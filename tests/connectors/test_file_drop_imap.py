@@ -1,4 +1,4 @@
-"""What becomes of messages in a mailbox: imported, archived, rejected or left."""
+"""Messages in a mailbox are imported, archived, rejected or left."""
 
 from __future__ import annotations
 

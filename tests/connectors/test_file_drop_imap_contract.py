@@ -1,4 +1,4 @@
-"""The file drop keeps the connectors' contract with the mailbox of a real server."""
+"""file_drop fulfills the connector contract with the mailbox of a real IMAP server."""
 
 from __future__ import annotations
 

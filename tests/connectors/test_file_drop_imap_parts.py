@@ -1,4 +1,4 @@
-"""Which parts of a message are attachments, what they are called, and their content."""
+"""Which parts of a message are attachments, and how name and content are decoded."""
 
 from __future__ import annotations
 

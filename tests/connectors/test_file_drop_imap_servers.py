@@ -1,4 +1,4 @@
-"""Which servers and senders a mailbox trusts, and what is said of those it does not."""
+"""Which servers and senders a mailbox trusts, and what is reported about others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows become parcels in whatever order they stand, and wherever reading stops."""
+"""Rows are grouped into parcels, in any order and wherever reading stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotation marks that are plain text must not swallow the rows behind them."""
+"""A quotation mark that is plain text does not swallow the following rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows and files that could not be used, as people find them."""
+"""Rejected rows and files, and the reasons that are written beside them."""
 
 from __future__ import annotations
 

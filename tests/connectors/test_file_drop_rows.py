@@ -1,4 +1,4 @@
-"""What a row becomes, and what is said of one that cannot be used."""
+"""Which record a row becomes, and what is reported about an unusable row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file drop against an S3 server that is killed, and with a second daemon."""
+"""file_drop with an S3 server that is killed, and with a second daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the file drop says if a bucket cannot be used, and settings of buckets."""
+"""The errors that file_drop reports for an unusable bucket, and bucket settings."""
 
 from __future__ import annotations
 

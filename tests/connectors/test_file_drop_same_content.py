@@ -1,4 +1,4 @@
-"""A file of stock changes whose content was taken before, by this or another name."""
+"""A file of stock changes whose content was imported before, under any name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One article in several rows of a stock list: refused or added up, never a guess."""
+"""Several rows of one SKU in a stock list are refused or added up, as configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file drop against a WebDAV server and an FTP server that are killed."""
+"""file_drop with a WebDAV server and an FTP server that are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file drop against OpenSSH, and against servers that mean harm."""
+"""file_drop with OpenSSH, and with malicious servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of a shipment file: large files, crowded orders, broken-off reads."""
+"""The index of a shipment file: large files, large orders, and interrupted reads."""
 
 from __future__ import annotations
 

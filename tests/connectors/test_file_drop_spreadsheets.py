@@ -1,4 +1,4 @@
-"""XLSX files: what people meant by their cells, and what is refused."""
+"""XLSX files: which values cells have, and which cells are refused."""
 
 from __future__ import annotations
 

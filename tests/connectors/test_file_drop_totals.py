@@ -1,4 +1,4 @@
-"""Totals rows are left out, and nothing that could be a real row."""
+"""Totals rows of a stock list are omitted, and no other rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""http_json against an office on loopback: cursors, records, what is refused."""
+"""http_json with a local HTTP server: cursors, records, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""http_json keeps the connectors' contracts, both ways."""
+"""http_json fulfills the connector contracts in both directions."""
 
 from __future__ import annotations
 

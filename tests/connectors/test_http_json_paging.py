@@ -1,4 +1,4 @@
-"""http_json's requests, held against scripted answers: pages, keys, rests, ETags."""
+"""The requests of http_json with scripted answers: pages, keys, pauses and ETags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One article in several items of one list, on one page or on several."""
+"""Several items of one SKU in one list, on one page or on several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages at real brokers: when they are acknowledged, and what a broker is told."""
+"""When messages are acknowledged, with real message brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is particular to NATS: consumers, ids of messages, lookups and logins."""
+"""NATS: consumers, message ids, lookups and logins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nats keeps the connectors' contracts, both ways, at a real server."""
+"""nats fulfills the connector contracts in both directions, with a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""odoo keeps the connectors' contracts, both ways, against a double of Odoo."""
+"""odoo fulfills the connector contracts in both directions, with a test double."""
 
 from __future__ import annotations
 

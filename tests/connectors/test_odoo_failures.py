@@ -1,4 +1,4 @@
-"""What the Odoo connector makes of each way in which Odoo can fail."""
+"""How the Odoo connector handles each way in which Odoo can fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Odoo connector writes and refuses to write, against a double of Odoo."""
+"""What the Odoo connector writes and refuses to write, against a test double."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands for nothing in a back office goes to no buyer, from any connector."""
+"""A placeholder such as `n/a` never reaches a customer, from any connector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backhaul_sdk import Bad, Fulfillment, StockLevel, Tracking
 from connectors.dropping import FULFILLMENTS, Drop
 from connectors.reading_paths import courier_event, tryton_shipment
 from connectors.spreadsheets import workbook
-from connectors.test_values import document, row
+from connectors.test_cleaned_values import document, row
 
 if TYPE_CHECKING:
     from pathlib import Path

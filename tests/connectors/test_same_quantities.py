@@ -1,4 +1,4 @@
-"""One quantity in every connector: the same number, or the same sentence."""
+"""A quantity has the same value or the same error text in every connector."""
 
 from __future__ import annotations
 

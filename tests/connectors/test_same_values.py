@@ -1,4 +1,4 @@
-"""A field in every connector: the same value, or refused for the same reason."""
+"""A field has the same value, or is refused for the same reason, in every connector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scan becomes, and what the person with the scanner is told."""
+"""Which record a scan becomes, and which answer the device receives."""
 
 from __future__ import annotations
 

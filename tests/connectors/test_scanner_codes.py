@@ -1,4 +1,4 @@
-"""GS1 codes: what names an article, what names a parcel, and what is refused."""
+"""GS1 codes: which part is the article or the parcel, and what is refused."""
 
 from __future__ import annotations
 

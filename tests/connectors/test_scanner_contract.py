@@ -1,4 +1,4 @@
-"""The scanner keeps the connectors' contract, whichever way its devices send."""
+"""scanner fulfills the connector contract over each protocol of its devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scanner's route behind a real HTTP server on loopback."""
+"""The scanner's route on a real local HTTP server."""
 
 from __future__ import annotations
 

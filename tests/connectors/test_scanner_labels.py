@@ -1,4 +1,4 @@
-"""Carriers' labels: what is one, and the tracking number that a buyer can use."""
+"""Which text is a carrier's label, and its tracking number."""
 
 from __future__ import annotations
 

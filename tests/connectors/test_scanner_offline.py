@@ -1,4 +1,4 @@
-"""The shop-floor page without network, in a browser that is killed, over TLS."""
+"""The shop-floor page without a network, in a killed browser, and over TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of version 0.1.0, which were in a file of their own, go on."""
+"""Sessions of version 0.1.0, which were in a separate file, continue."""
 
 from __future__ import annotations
 

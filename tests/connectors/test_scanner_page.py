@@ -1,4 +1,4 @@
-"""The shop-floor page in a real browser, with nothing but what a scanner types."""
+"""The shop-floor page in a real browser, operated only with scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shop-floor page keeps in the browser, and what it does if that fails."""
+"""What the shop-floor page stores in the browser, and what happens if this fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scanner remembers of finished sessions and of scans, and for how long."""
+"""How long the scanner keeps finished sessions and scans."""
 
 from __future__ import annotations
 

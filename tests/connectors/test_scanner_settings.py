@@ -1,4 +1,4 @@
-"""Devices and tokens: what is refused, and that no token shows."""
+"""Settings of devices and tokens: which are refused, and that no token is shown."""
 
 from __future__ import annotations
 

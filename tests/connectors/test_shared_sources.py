@@ -1,4 +1,4 @@
-"""Two connections that would take the same records are refused: each applies them."""
+"""Two connections that would import the same records are refused."""
 
 from __future__ import annotations
 

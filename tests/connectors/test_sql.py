@@ -1,4 +1,4 @@
-"""What the SQL connector makes of tables, on a file."""
+"""What the SQL connector reads from tables, with a SQLite file."""
 
 from __future__ import annotations
 

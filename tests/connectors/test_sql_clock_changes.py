@@ -1,4 +1,4 @@
-"""Local times without a zone in the two nights when the clock is changed."""
+"""Local times without a zone in the two nights when clocks change."""
 
 from __future__ import annotations
 

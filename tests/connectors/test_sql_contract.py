@@ -1,4 +1,4 @@
-"""The SQL connector keeps the connectors' contract on a file."""
+"""sql fulfills the connector contracts with a SQLite file."""
 
 from __future__ import annotations
 

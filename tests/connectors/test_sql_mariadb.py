@@ -1,4 +1,4 @@
-"""The SQL connector keeps the connectors' contract on a MariaDB server."""
+"""sql fulfills the connector contracts with a MariaDB server."""
 
 from __future__ import annotations
 

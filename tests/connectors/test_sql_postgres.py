@@ -1,4 +1,4 @@
-"""The SQL connector keeps the connectors' contract on a PostgreSQL server."""
+"""sql fulfills the connector contracts with a PostgreSQL server."""
 
 from __future__ import annotations
 

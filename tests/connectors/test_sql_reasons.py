@@ -1,4 +1,4 @@
-"""The column of the reason: read where it exists, never a guess in its place."""
+"""The column of the reason is read where it exists, and never guessed."""
 
 from __future__ import annotations
 

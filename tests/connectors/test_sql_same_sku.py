@@ -1,4 +1,4 @@
-"""One article in several rows of a table that is read whole: refused or added up."""
+"""Several rows of one SKU in a table read as a whole are refused or added up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every connector reads a time however RFC 3339 lets a system write it."""
+"""Every connector reads every RFC 3339 form of a time."""
 
 from __future__ import annotations
 

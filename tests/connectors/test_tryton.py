@@ -1,4 +1,4 @@
-"""The Tryton connector against a real server."""
+"""The Tryton connector with a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who carries a parcel, as far as Tryton knows."""
+"""Which carrier a parcel of Tryton has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Tryton server whose clock is set back: nothing waits for the old time to come."""
+"""Reads continue when the clock of a Tryton server is set back."""
 
 from __future__ import annotations
 

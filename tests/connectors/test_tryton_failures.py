@@ -1,4 +1,4 @@
-"""What the Tryton connector makes of each way in which Tryton can fail."""
+"""How the Tryton connector handles each way in which Tryton can fail."""
 
 from __future__ import annotations
 

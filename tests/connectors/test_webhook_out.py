@@ -1,4 +1,4 @@
-"""What webhook_out sends, by which secrets, and what it makes of each answer."""
+"""What webhook_out sends and signs, and how it handles each response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""webhook_out sends CloudEvents 1.0: the rules of the specification, mode by mode."""
+"""webhook_out sends CloudEvents 1.0 by the rules of the specification, in each mode."""
 
 from __future__ import annotations
 

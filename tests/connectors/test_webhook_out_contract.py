@@ -1,4 +1,4 @@
-"""webhook_out keeps the contract of connectors that carry changes out."""
+"""webhook_out fulfills the push contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stock file that grew or was changed, whatever else was taken since."""
+"""A stock file that grew or changed after it was read is continued or held."""
 
 from __future__ import annotations
 

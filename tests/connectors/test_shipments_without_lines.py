@@ -1,4 +1,4 @@
-"""A shipment that names no article never means everything unless its row says so."""
+"""A shipment without lines ships the whole order only if its row says so."""
 
 from __future__ import annotations
 

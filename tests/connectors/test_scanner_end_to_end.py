@@ -1,4 +1,4 @@
-"""Scans against the shop's orders and articles, behind the real host and database."""
+"""Scans of a store's orders and articles, with the real host and database."""
 
 from __future__ import annotations
 

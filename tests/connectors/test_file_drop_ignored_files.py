@@ -1,4 +1,4 @@
-"""Entries of a drop folder that are not read: said once, and never opened."""
+"""Entries of a drop folder that are not read are reported once and never opened."""
 
 from __future__ import annotations
 

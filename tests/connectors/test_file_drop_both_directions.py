@@ -1,4 +1,4 @@
-"""Files come in and news go out by SFTP at once, and neither harms the other."""
+"""Files are imported and changes exported by SFTP at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a full stock list: only where it may be believed."""
+"""A full stock list is marked complete only if all of its rows are usable."""
 
 from __future__ import annotations
 

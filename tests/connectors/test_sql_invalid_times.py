@@ -1,4 +1,4 @@
-"""Rows whose `changed_at` is no time, or lies ahead: told of, and in nobody's way."""
+"""Rows with an invalid or future `changed_at` are reported and block no other row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are something else than their name says, and how CSV and JSON begin."""
+"""Files whose content does not match their name, and how CSV and JSON files begin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An office that is at work on an order longer than its answer is waited for."""
+"""Before a lookup decides, http_json waits for requests that may be in progress."""
 
 from __future__ import annotations
 

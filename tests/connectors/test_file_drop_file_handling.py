@@ -1,4 +1,4 @@
-"""When a file is read, where it goes, and what a second file adds."""
+"""When a file is read, where it is archived, and what a second file adds."""
 
 from __future__ import annotations
 

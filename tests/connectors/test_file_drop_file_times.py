@@ -1,4 +1,4 @@
-"""Files whose own time is none: they are taken, or held with words."""
+"""Files with an invalid modification time are read, or held with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uploads that pause, and writers that go on in a file that was archived."""
+"""Uploads that pause, and programs that still write to an archived file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values out of files, tables and documents: cleaned, refused or noted."""
+"""Values from files, tables and documents are cleaned, refused or noted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scans over a real broker: when they are acknowledged, and whose are taken."""
+"""Scans over a real MQTT broker: acknowledgements and allowed devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes that come through another keyboard layout than the scanner's."""
+"""Codes typed through another keyboard layout than the scanner's."""
 
 from __future__ import annotations
 

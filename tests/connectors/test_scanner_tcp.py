@@ -1,4 +1,4 @@
-"""Lines over TCP: who is let in, what is answered, and when."""
+"""Scans as lines over TCP: which devices are accepted, and what is answered when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each courier is asked in its own way, and its list is read to the end."""
+"""Each courier's API is polled in its own way, and its list is read to the end."""
 
 from __future__ import annotations
 

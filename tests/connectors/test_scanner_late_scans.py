@@ -1,4 +1,4 @@
-"""Scans that a device kept: how long they may wait, and those of a lost device."""
+"""How long a device may keep unsent scans, and the scans of a lost device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that a long transaction commits late are read, and others not twice."""
+"""Rows that a long transaction commits late are read; other rows are not repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that cannot be used keep their values, so that an operator edits them."""
+"""Rows that cannot be used keep their values, so that an operator can edit them."""
 
 from __future__ import annotations
 
