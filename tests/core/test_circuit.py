@@ -1,4 +1,4 @@
-"""The circuit: what waits after how many failures, and what a probe opens."""
+"""The circuit breaker: how many failures open it, and what a probe allows."""
 
 from __future__ import annotations
 

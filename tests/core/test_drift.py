@@ -1,4 +1,4 @@
-"""A row that was read is drift, unless the mirror may know something newer."""
+"""When a row read from the platform counts as drift from the mirror."""
 
 from __future__ import annotations
 

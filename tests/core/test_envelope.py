@@ -1,4 +1,4 @@
-"""Opening a delivery: wrapped, bare, and bogus."""
+"""Decoding webhooks: with an envelope, without one, and malformed."""
 
 from __future__ import annotations
 

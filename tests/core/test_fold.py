@@ -1,4 +1,4 @@
-"""Versions of one object: a total order, and a doubt wherever it cannot be believed."""
+"""Versions of one object have a total order; conflicts are detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GTINs are known in every spelling, and by their check digit."""
+"""GTINs are recognized in every spelling, and by their check digit."""
 
 from __future__ import annotations
 

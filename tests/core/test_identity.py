@@ -1,4 +1,4 @@
-"""A command's identity: the same cause gives the same command, and no other does."""
+"""The identity of a command depends on its cause, and on nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lives of a command and of a stock target: which causes move which states."""
+"""The states of commands and stock targets, and the causes that change them."""
 
 from __future__ import annotations
 

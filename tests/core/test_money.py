@@ -1,4 +1,4 @@
-"""Money: exact minor units, or a refusal; never a rounded amount."""
+"""Amounts are converted exactly to minor units or refused, and never rounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Near texts: each text that differs in one character, and the best candidates."""
+"""Near matches of a text: single-character differences, and the best candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer that is no 2xx proves: reliability, Classification, row by row."""
+"""Which outcome each error response of the platform proves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a count to a step: what counts, what does not, and what must be explained."""
+"""How an adjustment is calculated from a stock count, and what must be explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON as it is trusted: exact numbers, bounded depth, nothing that is not JSON."""
+"""The strict JSON parser: exact numbers, limited depth, and only valid JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clock, backoff and identity."""
+"""The clock, the format of times, and the backoff."""
 
 from __future__ import annotations
 

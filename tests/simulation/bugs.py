@@ -215,7 +215,7 @@ BUGS = (
         "daemon/backhaul/core/effect_proof.py",
         "if move.note == wanted.tag)",
         "if move.note)",
-        "tests/core/test_proof.py::test_finding",
+        "tests/core/test_effect_proof.py::test_finding",
     ),
     Bug(
         "what was deleted comes back with late news",

@@ -1,4 +1,4 @@
-"""What does not go back by itself in an object's life."""
+"""Which changes of an order's status are possible in which order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the history of stock proves of an adjustment, and what it does not."""
+"""What the stock history proves about an adjustment, and what it does not prove."""
 
 from __future__ import annotations
 

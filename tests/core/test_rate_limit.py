@@ -1,4 +1,4 @@
-"""The budget: what the platform says, what reads leave over, and who goes first."""
+"""The rate budget: limits of the platform, reserves for commands, and priorities."""
 
 from __future__ import annotations
 
