@@ -1,4 +1,4 @@
-"""The charts: sums of all daemons over equal steps, and gaps where nothing is known."""
+"""The values of the charts: sums of all daemons over equal steps, and gaps."""
 
 from __future__ import annotations
 

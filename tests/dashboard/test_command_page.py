@@ -1,4 +1,4 @@
-"""The page of a command: what is asked, one recommendation, and the rest apart."""
+"""The page of a command: its request, the recommended decision, and the others."""
 
 from __future__ import annotations
 

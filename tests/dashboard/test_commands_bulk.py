@@ -1,4 +1,4 @@
-"""Many commands at once: what is shown before, and what is done."""
+"""Decisions about many commands at once, after a preview."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from backhaul.app.bulk_actions import ROWS_AT_ONCE
-from dashboard.test_deciding import fields
+from dashboard.test_decisions import fields
 from scenes.damaged_rows import overwrite
 from scenes.stored import values_of
 

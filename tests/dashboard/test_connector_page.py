@@ -1,4 +1,4 @@
-"""The page of a connection: its runs, records in words, settings and the check."""
+"""The page of a connection: its runs, records, settings and check."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 
 from backhaul.core.lifecycle import Cause
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
-from dashboard.test_deciding import fields
+from dashboard.test_decisions import fields
 from scenes import payloads
 from scenes.databases import take
 from scenes.stored import values_of

@@ -1,4 +1,4 @@
-"""Money, times and states as people read them."""
+"""How money, times and states are formatted."""
 
 from __future__ import annotations
 

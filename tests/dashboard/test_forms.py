@@ -1,4 +1,4 @@
-"""A change comes from our form, in a browser that says so, or not at all."""
+"""A form changes something only if it was sent from our own page."""
 
 from __future__ import annotations
 

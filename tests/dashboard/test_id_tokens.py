@@ -1,4 +1,4 @@
-"""ID tokens: a wrong one lets nobody in, and the keys of the provider may change."""
+"""Invalid ID tokens are refused, and the keys of the provider may rotate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open incidents in the dashboard: shown where people look, and resolved there."""
+"""Open incidents are shown on the overview and on orders, and resolved there."""
 
 from __future__ import annotations
 

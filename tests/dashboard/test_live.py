@@ -1,4 +1,4 @@
-"""The stream of a live page: what it says, who gets it, and when it ends."""
+"""The stream of a live page: its messages, its readers, and when it ends."""
 
 from __future__ import annotations
 

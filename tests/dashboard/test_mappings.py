@@ -1,4 +1,4 @@
-"""The pages of mappings: a preview, what is retried, the list, and removal."""
+"""The pages of mappings: preview, retried rows, list and removal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from backhaul.app.mapping_actions import ROWS_AT_ONCE
 from backhaul.store.mappings import MappingKind, NameMapping
 from backhaul.store.records import ReasonClass
-from dashboard.test_deciding import HOSTILE, fields
+from dashboard.test_decisions import HOSTILE, fields
 from dashboard.test_quarantine_filter import fail, links
 from dashboard.test_quarantined_row import sell
 from scenes.stored import lists, values_of

@@ -1,4 +1,4 @@
-"""Orders, products, stock and customers as a shop knows them, with links."""
+"""The pages of orders, products, stock and customers, with their links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.store.records import NewRecord, Unmatched
-from dashboard.test_operating import pages
+from dashboard.test_operator_actions import pages
 from scenes import payloads
 from scenes.damaged_rows import insert, overwrite
 from scenes.databases import take

@@ -1,4 +1,4 @@
-"""A backfill of orders: an operator chooses a day, sees what happens, confirms it."""
+"""An operator chooses a day, sees the effect, and confirms a backfill of orders."""
 
 from __future__ import annotations
 

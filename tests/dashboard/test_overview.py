@@ -1,11 +1,11 @@
-"""The overview: what is wrong, the worst first, and which rate is on which arrow."""
+"""The overview: current problems, the worst first, and the rates."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from dashboard.test_deciding import set_aside
+from dashboard.test_decisions import set_aside
 from scenes.damaged_rows import overwrite
 from scenes.dashboard import Office, open_office
 

@@ -1,4 +1,4 @@
-"""Many rows of the quarantine at once: what is shown before, and what is done."""
+"""Actions on many rows of the quarantine at once, after a preview."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from backhaul.app.quarantine_actions import ROWS_AT_ONCE
 from backhaul.store.records import ReasonClass
-from dashboard.test_deciding import fields
+from dashboard.test_decisions import fields
 from dashboard.test_quarantine_filter import fail
 from scenes import payloads
 from scenes.damaged_rows import lose, overwrite

@@ -1,4 +1,4 @@
-"""The page of one quarantined row: its fields, near matches, and rows alike."""
+"""The page of a quarantined row: its fields, near matches, and similar rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from backhaul.connect.quarantine_fields import encode_read
 from backhaul.store.records import NewRecord, ReasonClass, Unmatched
 from backhaul_sdk import Bad, ReadValue
-from dashboard.test_deciding import fields
+from dashboard.test_decisions import fields
 from dashboard.test_quarantine_filter import fail, links
 from scenes import payloads
 from scenes.damaged_rows import overwrite

@@ -1,6 +1,6 @@
 """Every route of the admin listener, and what each kind of caller gets from it.
 
-A caller is nobody, a person of each role with a session, or a program with a token.
+A caller is anonymous, a user of each role with a session, or a program with a token.
 """
 
 from __future__ import annotations

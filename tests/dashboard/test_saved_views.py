@@ -1,4 +1,4 @@
-"""Views of a list: built-in ones, and those that each user saves."""
+"""Views of a list: built-in views, and those that each user saves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The second factor: turned on by a user, asked for at login, reset by an admin."""
+"""The second factor: enabled by a user, required at login, reset by an admin."""
 
 from __future__ import annotations
 

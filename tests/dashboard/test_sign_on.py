@@ -1,4 +1,4 @@
-"""Single sign-on: who gets in with which role, and what is said to others."""
+"""Single sign-on: who can log in with which role, and what others see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small charts of the overview: their bars, and the words beside them."""
+"""The small charts of the overview: their bars, and the text beside them."""
 
 from __future__ import annotations
 

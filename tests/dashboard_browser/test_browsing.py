@@ -9,8 +9,8 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
 from backhaul.store.records import ReasonClass
-from dashboard.test_deciding import set_aside, state
-from dashboard.test_operating import secrets
+from dashboard.test_decisions import set_aside, state
+from dashboard.test_operator_actions import secrets
 from dashboard.test_quarantine_filter import fail
 from scenes import payloads
 from scenes.browser import Visit, open_visit

@@ -1,4 +1,4 @@
-"""Who guesses passwords is slowed down; the person whose name it is logs in."""
+"""Guessing passwords is throttled, and does not lock out the real user."""
 
 from __future__ import annotations
 

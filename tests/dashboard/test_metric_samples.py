@@ -1,4 +1,4 @@
-"""A row a minute of each daemon for the charts, kept for a week."""
+"""Each daemon stores one metric sample a minute for the charts, for a week."""
 
 from __future__ import annotations
 

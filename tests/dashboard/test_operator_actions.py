@@ -1,4 +1,4 @@
-"""Actions of an operator besides decisions: each is done and in the audit log."""
+"""Actions of an operator other than decisions are carried out and audited."""
 
 from __future__ import annotations
 

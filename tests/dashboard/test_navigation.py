@@ -1,4 +1,4 @@
-"""Sections, search, theme and times: the same on every page."""
+"""Sections, search, theme and times are the same on every page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logging in: passwords, sessions, the first user, and who is slowed down."""
+"""Login: passwords, sessions, the first user, and the throttling of attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people decide in the dashboard, in whose name it stands, and what they see."""
+"""Decisions of operators in the dashboard: what they see, and who is recorded."""
 
 from __future__ import annotations
 

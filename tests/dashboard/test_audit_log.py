@@ -1,4 +1,4 @@
-"""No deed without its line: what the audit cannot take is not done either."""
+"""Every action is written to the audit log, or it is not carried out."""
 
 from __future__ import annotations
 
