@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: what people do there, and what it complains of."""
+"""The main tasks of an operator in a real browser, without errors in its console."""
 
 from __future__ import annotations
 

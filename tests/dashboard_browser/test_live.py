@@ -1,4 +1,4 @@
-"""Live pages in a real browser: they change by themselves, and disturb nobody."""
+"""Live pages in a real browser update themselves and do not disturb the user."""
 
 from __future__ import annotations
 

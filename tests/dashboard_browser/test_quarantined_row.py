@@ -1,4 +1,4 @@
-"""A quarantined row in a real browser: near matches, rows alike, and mappings."""
+"""The page of a quarantined row in a real browser: near matches and mappings."""
 
 from __future__ import annotations
 
