@@ -1,4 +1,4 @@
-"""The ledger finds every kind of disagreement, and none where there is none."""
+"""The demo's ledger finds every kind of disagreement, and reports no false ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo reads of a daemon's database, which any engine may keep."""
+"""What the demo reads of a daemon's database, with any engine."""
 
 from __future__ import annotations
 

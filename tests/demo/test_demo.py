@@ -1,4 +1,4 @@
-"""`backhaul demo` as a person runs it."""
+"""`backhaul demo`, as a user runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger's side of an ERP: what it counted, and what it was told."""
+"""The ERP's side of the ledger: what it counted, and which changes it received."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pair: started together, killed, restarted in place, stopped in order."""
+"""The daemon and the reference server are started, killed, restarted and stopped."""
 
 from __future__ import annotations
 

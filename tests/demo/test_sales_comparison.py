@@ -1,4 +1,4 @@
-"""The ledger's side of a Tryton: its sales, and how many goods are in its house."""
+"""The Tryton side of the ledger: its sales, and its stock."""
 
 from __future__ import annotations
 

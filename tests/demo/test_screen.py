@@ -1,4 +1,4 @@
-"""The ledger as it is printed."""
+"""The printed form of the ledger."""
 
 from __future__ import annotations
 

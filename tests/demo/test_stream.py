@@ -1,4 +1,4 @@
-"""What a terminal shows of `backhaul demo`, and what it says at Ctrl-C."""
+"""What `backhaul demo` prints in a terminal, and what it prints at Ctrl-C."""
 
 from __future__ import annotations
 
