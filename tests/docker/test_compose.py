@@ -1,4 +1,4 @@
-"""The compose files, held to the Dockerfile, the settings and the commands named."""
+"""The compose files agree with the Dockerfile, the settings and the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image is built as docker/README.md says, and the pair runs in it."""
+"""The image is built as docker/README.md says, and daemon and server run in it."""
 
 from __future__ import annotations
 

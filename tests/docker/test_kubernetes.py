@@ -1,4 +1,4 @@
-"""The manifests for Kubernetes, held to its schemas, the image and the settings."""
+"""The Kubernetes manifests agree with its schemas, the image and the settings."""
 
 from __future__ import annotations
 
