@@ -1,4 +1,4 @@
-"""docs/configuration.md and the example files say what the models say."""
+"""docs/configuration.md and the example files agree with the settings models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasette opens the mirror of a running daemon, as docs/mirror.md has it."""
+"""Datasette opens the mirror of a running daemon, as docs/mirror.md describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/backhaul.1 has every command; every command that tells something has --json."""
+"""docs/backhaul.1 has every command, and every reporting command has --json."""
 
 from __future__ import annotations
 

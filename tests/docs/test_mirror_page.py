@@ -1,4 +1,4 @@
-"""docs/mirror.md names exactly what may be relied on, and the schema has it."""
+"""docs/mirror.md names exactly the public tables and columns of the schema."""
 
 from __future__ import annotations
 

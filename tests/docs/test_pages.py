@@ -1,4 +1,4 @@
-"""What README and the other pages name exists."""
+"""Everything that README and the other pages refer to exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worked examples of docs/stock-from-an-erp.md are what the code computes."""
+"""The code computes the worked examples of docs/stock-from-an-erp.md."""
 
 from __future__ import annotations
 
