@@ -1,4 +1,4 @@
-"""A release: wheel and sdist, each installed by pipx, run away from this tree."""
+"""A release: its wheel and sdist are installed by pipx and run outside of this tree."""
 
 from __future__ import annotations
 
