@@ -1,4 +1,4 @@
-"""kill -9 in the middle of the first reading: it goes on, and ends equal."""
+"""A backfill that is killed continues, and its mirror ends equal to the platform."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""F15, and F2 with much to do: thousands of commands wait, and nothing is lost of them.
+"""F15, and F2 with a backlog: thousands of commands wait, and none is lost.
 
-The storm of half an hour is real time: STORM=60 shortens it.
+The outage of half an hour is real time: STORM=60 shortens it.
 """
 
 from __future__ import annotations

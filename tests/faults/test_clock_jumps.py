@@ -1,4 +1,4 @@
-"""A clock that is set under the daemon: what was missed runs once, nothing twice."""
+"""The clock is set while the daemon runs: missed jobs run once, and none twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new owner makes of the work of the former one, and of a wrong primary."""
+"""How a new owner handles the work of the former owner, and a wrong primary."""
 
 from __future__ import annotations
 

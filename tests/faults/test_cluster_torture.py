@@ -1,4 +1,4 @@
-"""Three daemons with several stores on three servers, to which everything happens."""
+"""Random faults of three daemons and three database servers lose and double nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F1: the program dies while it makes a count true: one step, and the right stock."""
+"""F1: a kill while a stock count is applied leaves one adjustment and correct stock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F32 for lines of devices: who sends or who takes dies amid them; each counts once."""
+"""F32 for TCP devices: sender or receiver is killed amid lines; each counts once."""
 
 from __future__ import annotations
 

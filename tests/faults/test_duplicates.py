@@ -1,4 +1,4 @@
-"""Every webhook up to fifty times, at once and a day apart: one effect."""
+"""Every webhook up to fifty times, at once and a day apart, has one effect."""
 
 from __future__ import annotations
 

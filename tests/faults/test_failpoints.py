@@ -1,4 +1,4 @@
-"""F1: the program dies at every step of a command's life, and goes on after it."""
+"""F1: the program is killed at every step of a command, and continues after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mailboxes: server or daemons killed, line cut, at any moment; each row once."""
+"""Mailboxes: server or daemons killed, or connection cut; each row counts once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from backhaul_sdk import CheckFailed
 from connectors.dropping import FULFILLMENTS
 from connectors.mailing import MailDrop, mail
-from faults.test_file_drop_line import MOST_PULLS, Cable
+from faults.test_file_drop_sftp_kills import MOST_PULLS, Cable
 from faults.trials import LONG, SEED, chances, tell
 from scenes.dovecot import Dovecot, dovecot
 

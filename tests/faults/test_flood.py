@@ -1,4 +1,4 @@
-"""More webhooks than the daemon can keep: it refuses, forgets none, and stays small."""
+"""More webhooks than the daemon can store are refused, and memory stays small."""
 
 from __future__ import annotations
 

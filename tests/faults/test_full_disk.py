@@ -1,4 +1,4 @@
-"""The disk fills under a running daemon: no false yes, no sending; it comes back."""
+"""The disk fills under a running daemon: it confirms and sends nothing; it recovers."""
 
 from __future__ import annotations
 

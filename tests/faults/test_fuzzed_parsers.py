@@ -1,4 +1,4 @@
-"""Every parser of outside input, given what is nearly right, for minutes each."""
+"""Every parser of outside input gets nearly valid input, for minutes each."""
 
 from __future__ import annotations
 

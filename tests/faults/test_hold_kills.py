@@ -1,4 +1,4 @@
-"""F1: the program dies while a hold after a restore ends: by an operator or by a list.
+"""F1: a kill while a hold after a restore ends, by an operator or by a list.
 
 The database is restored to before a count that was applied. An older count of the same
 article is then on hold, because it may be out of date.

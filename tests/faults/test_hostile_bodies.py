@@ -1,4 +1,4 @@
-"""Bombs, bodies without end and heaps of headers: refused, at the cost of nothing."""
+"""Decompression bombs, endless bodies and huge headers are refused cheaply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F2 and F3: kill -9 again and again at any moment, under a steady load."""
+"""F2 and F3: kill -9 repeatedly at any moment, under a steady load."""
 
 from __future__ import annotations
 

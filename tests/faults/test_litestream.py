@@ -1,4 +1,4 @@
-"""The recipe of the how-to: copied while webhooks come, restored, and fenced."""
+"""Litestream copies the database under load; the restored copy is held for audit."""
 
 from __future__ import annotations
 

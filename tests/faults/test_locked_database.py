@@ -1,4 +1,4 @@
-"""Another program holds the database: 503 and not 500, nothing lost, soon back."""
+"""While another program locks the database, webhooks get 503 and none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F1: a mapping is added or removed between a death and a retry: once is planned."""
+"""F1: a mapping changes between a kill and a retry; the record is planned once."""
 
 from __future__ import annotations
 

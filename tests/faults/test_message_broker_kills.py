@@ -1,4 +1,4 @@
-"""Brokers of messages killed amid deliveries and acknowledgements: each counts once."""
+"""Message brokers are killed amid deliveries and acknowledgements; each counts once."""
 
 from __future__ import annotations
 

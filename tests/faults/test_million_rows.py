@@ -1,4 +1,4 @@
-"""A million rows need less than 200 MB, program and all."""
+"""A million rows need less than 200 MB, including the program."""
 
 from __future__ import annotations
 

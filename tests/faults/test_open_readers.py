@@ -1,4 +1,4 @@
-"""A reader that never ends: the log of changes grows, is told of, and shrinks again."""
+"""A reader that never ends: the write-ahead log grows, is reported, shrinks again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Events in any order end in the platform's own state, whatever it leaves out.
+"""Events in any order end in the platform's own state, whatever is missing.
 
-A run of a real shop is delivered in order, then shuffled and repeated; each time one
-sweep follows. All mirrors must be equal byte for byte, and be what a fresh mirror reads
-and what the platform shows; all that an event tells they must show before the sweep.
+A run of a real shop is delivered in order, then shuffled and repeated; a full sync
+follows each time. All mirrors must be equal byte for byte, and equal to a new backfill
+and to the platform. They must show all content of the events before the full sync.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two daemons on servers that Patroni watches, whose primary is lost."""
+"""Two daemons on servers managed by Patroni, whose primary is lost."""
 
 from __future__ import annotations
 

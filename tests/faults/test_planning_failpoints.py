@@ -1,4 +1,4 @@
-"""F1: the program dies while it plans what a connector hands in: once is planned."""
+"""F1: a kill while a connector's record is planned: the record is planned once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL database that goes back to a moment: nothing is sent twice."""
+"""A PostgreSQL database is restored to an earlier time, and nothing is sent twice."""
 
 from __future__ import annotations
 

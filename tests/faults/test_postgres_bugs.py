@@ -1,4 +1,4 @@
-"""Each planted mistake in what holds a cluster together fails a test of its own."""
+"""Each planted bug in the code that protects a cluster fails its own test."""
 
 from __future__ import annotations
 

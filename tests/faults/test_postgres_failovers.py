@@ -1,4 +1,4 @@
-"""The primary of three PostgreSQL servers is killed under load, again and again."""
+"""The primary of three PostgreSQL servers is killed repeatedly under load."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The power goes: what was acknowledged is there, and so is every mark of a send.
+"""After a power loss, all acknowledged webhooks and all recorded attempts are there.
 
-SIGKILL does not show this: what a process has written, the system still has. Here all
-that was not synced is lost, kept or torn, as a disk may.
+SIGKILL does not show this: the system still has what a process has written. Here, data
+that was not synced is lost, kept or torn, as a disk may do.
 """
 
 from __future__ import annotations

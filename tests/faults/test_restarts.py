@@ -1,4 +1,4 @@
-"""Restarts under 500 webhooks a second, behind a socket that somebody keeps."""
+"""Restarts under 500 webhooks a second, with an inherited socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program dies while it cancels the rest of an order: one adjustment, of the rest.
+"""A kill while the rest of an order is cancelled leaves one adjustment of the rest.
 
 The order has 5 units, 2 of which have shipped. It is cancelled without the restock, and
 an adjustment puts back 3 units once the cancellation is applied.

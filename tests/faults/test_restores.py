@@ -1,4 +1,4 @@
-"""A restored database, a copied one, a replaced key: nothing is done twice."""
+"""A restored or copied database, or a replaced key, applies nothing twice."""
 
 from __future__ import annotations
 

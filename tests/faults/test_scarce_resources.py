@@ -1,4 +1,4 @@
-"""Too few files, too little memory: no spinning, nothing acknowledged is lost."""
+"""Too few files or too little memory: no busy loop, no acknowledged webhook lost."""
 
 from __future__ import annotations
 

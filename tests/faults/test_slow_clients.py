@@ -1,4 +1,4 @@
-"""A thousand clients that send a byte now and then, from many places."""
+"""A thousand clients that send a byte now and then, from many addresses."""
 
 from __future__ import annotations
 

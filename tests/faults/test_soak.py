@@ -1,4 +1,4 @@
-"""A long working day: memory and open files stay as they are, the loop is punctual."""
+"""A long working day: memory and open files stay constant, the loop responsive."""
 
 from __future__ import annotations
 

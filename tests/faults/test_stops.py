@@ -1,4 +1,4 @@
-"""F5: told to stop while it is busy: it sends nothing more, and ends."""
+"""F5: a daemon that is stopped while busy sends nothing more, and ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F6: the process stands still for a while, as on a machine that is suspended."""
+"""F6: the process is paused for a while, as on a suspended machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store's whole history in disorder, while the daemon is killed again and again."""
+"""A store's history arrives out of order, while the daemon is killed repeatedly."""
 
 from __future__ import annotations
 

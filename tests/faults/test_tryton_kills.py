@@ -1,4 +1,4 @@
-"""F32 for Tryton: the server killed amid its work; each sale and shipment once."""
+"""F32 for Tryton: its server is killed; each sale and shipment counts once."""
 
 from __future__ import annotations
 

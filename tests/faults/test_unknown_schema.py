@@ -1,4 +1,4 @@
-"""A schema nobody told us of harms no event but those that cannot be understood."""
+"""A platform with unknown fields and values: only unreadable events are quarantined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Databases of every step of the schema, and kill -9 in the middle of an upgrade."""
+"""Upgrades of databases of every schema version, and kill -9 during an upgrade."""
 
 from __future__ import annotations
 

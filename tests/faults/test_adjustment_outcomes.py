@@ -1,4 +1,4 @@
-"""F1: whatever becomes of a count's step, it is taken once, and a person knows more."""
+"""F1: whatever the outcome of a count's adjustment, it takes effect once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F1: every fate of a request, under every reading of the platform: one effect each."""
+"""F1: each outcome of a request, for each platform behavior, has one effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F32 for what is told: an office killed amid an order still has each order once."""
+"""F32 for deliveries: a back office killed during an order gets each order once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F12: a platform whose name cannot be resolved, and one that moves."""
+"""F12: the platform's host name cannot be resolved, or its address changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database that is killed while its rows are taken: each row counts once."""
+"""A source database is killed while its rows are read; each row counts once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The platform applies a command long after it was given up on (virtual time)."""
+"""The platform applies a command long after its final check (virtual time)."""
 
 from __future__ import annotations
 

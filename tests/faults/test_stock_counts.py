@@ -1,4 +1,4 @@
-"""Counts among sales, under every reading of the platform: what comes out is right."""
+"""Stock counts among sales, for every platform behavior: the stock ends correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A platform that takes keys no more, or only now: what is in doubt is done once."""
+"""A platform stops or starts accepting keys; uncertain commands take effect once."""
 
 from __future__ import annotations
 

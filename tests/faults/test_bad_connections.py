@@ -1,4 +1,4 @@
-"""F13 to F16: what a bad line does to commands, between two real processes."""
+"""F13 to F16: what bad network connections do to commands, between two processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F32 for SFTP: server killed or line cut in the middle of a file; each row once."""
+"""F32 for SFTP: server killed or connection cut in a file; each row counts once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 between a deed and its line in the audit: neither is there alone."""
+"""A kill between an action and its audit entry never leaves only one of them."""
 
 from __future__ import annotations
 

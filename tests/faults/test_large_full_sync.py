@@ -1,4 +1,4 @@
-"""A full walk over a million orders: all is found, and memory stays as it is."""
+"""A full sync of a million orders finds every difference in constant memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F32 for MQTT: the broker killed amid its acknowledgements; each scan counts once."""
+"""F32 for MQTT: the broker is killed during acknowledgements; each scan counts once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F32 for lists over HTTP: the server killed amid a page; each item counts once."""
+"""F32 for lists over HTTP: the server is killed in a page; each item counts once."""
 
 from __future__ import annotations
 
