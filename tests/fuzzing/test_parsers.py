@@ -1,6 +1,6 @@
-"""Every parser of outside input: no input is answered with an error but its own.
+"""Every parser of outside input raises only its own errors.
 
-What is nearly right is tried in `faults/test_fuzzed_parsers.py`, at length.
+Nearly valid input is tried at length in `faults/test_fuzzed_parsers.py`.
 """
 
 from __future__ import annotations
