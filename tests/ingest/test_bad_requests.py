@@ -1,4 +1,4 @@
-"""Whatever anybody sends to a port: no error, no traceback, few lines, a count."""
+"""Malformed HTTP requests are counted and logged briefly, without a traceback."""
 
 from __future__ import annotations
 

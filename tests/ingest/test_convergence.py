@@ -1,4 +1,4 @@
-"""Deliveries in any order, any number of times, give one and the same mirror."""
+"""Webhooks in any order, any number of times, give the same mirror."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection that is kept open for the next request holds nothing of the last."""
+"""An idle HTTP connection keeps no memory of its last request."""
 
 from __future__ import annotations
 

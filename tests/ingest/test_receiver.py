@@ -1,4 +1,4 @@
-"""What is answered 200 is on the disk, byte for byte."""
+"""A webhook that is answered 200 is on the disk, byte for byte."""
 
 from __future__ import annotations
 

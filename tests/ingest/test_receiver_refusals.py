@@ -1,4 +1,4 @@
-"""What is refused leaves no trace, and says nothing about why."""
+"""A refused webhook is not stored, and its answer does not say why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that send a byte now and then hold nothing for long, and nobody up."""
+"""Clients that send slowly are cut off, and block no other client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks on this machine's disk while the database is away, and their way to it."""
+"""Webhooks are spooled to the local disk while the database is away, then forwarded."""
 
 from __future__ import annotations
 

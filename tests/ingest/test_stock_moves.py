@@ -1,6 +1,6 @@
-"""One row in the ledger for each move of stock, by whomever and how often it is told.
+"""Each stock movement has one ledger row, however often it is reported.
 
-A platform may tell of a move without its `adjustmentId`: its history has the id.
+A platform may report a movement without its `adjustmentId`: its history has the id.
 """
 
 from __future__ import annotations

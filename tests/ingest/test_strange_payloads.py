@@ -1,4 +1,4 @@
-"""Whatever a delivery holds, it harms that delivery only."""
+"""A malformed payload affects only its own webhook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event that cannot be read names its object: it is fetched, its commands wait."""
+"""An event that cannot be read names its object: a refetch follows, commands wait."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ BUGS = (
         "daemon/backhaul/core/fold.py",
         "    return VersionComparison.NEWER if wins else VersionComparison.STALE\n",
         "    return VersionComparison.NEWER\n",
-        "tests/ingest/test_folding.py::test_older_never_overwrites_newer",
+        "tests/ingest/test_topics.py::test_older_never_overwrites_newer",
     ),
     Bug(
         "whoever calls is believed",
@@ -222,14 +222,14 @@ BUGS = (
         "daemon/backhaul/store/sql/mirror/write.py",
         'if found is None and self._has_tombstones and kind != "product":',
         'if not kind and self._has_tombstones and kind != "product":',
-        "tests/ingest/test_doubts.py",
+        "tests/ingest/test_conflicts.py",
     ),
     Bug(
         "the fold cursor runs ahead",
         "daemon/backhaul/store/sql/inbox/fold.py",
         "kv.put(connection, CURSOR, str(ids[-1]))",
         "kv.put(connection, CURSOR, str(ids[-1] + 1))",
-        "tests/ingest/test_drain.py",
+        "tests/ingest/test_fold_worker.py",
     ),
     Bug(
         "a second daemon sends from the same database",

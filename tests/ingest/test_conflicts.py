@@ -1,4 +1,4 @@
-"""What cannot be believed is not guessed: the object is asked for again."""
+"""A conflicting object is refetched from the platform, and never guessed."""
 
 from __future__ import annotations
 

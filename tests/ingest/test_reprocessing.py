@@ -1,4 +1,4 @@
-"""Every stored event can be folded again, and again."""
+"""Every stored event can be reprocessed repeatedly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each of the nine topics changes the mirror as the platform means it."""
+"""Each of the nine topics changes the mirror as the platform defines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However many webhooks are refused, the log says it once, and once that it is over."""
+"""Refused webhooks are logged once when they begin, and once when they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refused deliveries are counted by store and reason, for an hour."""
+"""Refused webhooks are counted by store and reason, for an hour."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an order or a product consists of may move to another one; no row is lost.
+"""Lines and variants may move to another order or product; no row is lost.
 
-The platform's ids may also begin anew in each order. A row that took another's place
-was missed by nobody: walks compare whole objects.
+The platform's ids may also start over in each order. A full sync compares whole
+objects, so it misses no row that took the place of another row.
 """
 
 from __future__ import annotations

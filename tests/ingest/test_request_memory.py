@@ -1,4 +1,4 @@
-"""What all requests together may hold: above that they are told to come back."""
+"""All requests together may use limited memory; above that they get 503."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has just connected when a listener ends may still ask, for a moment."""
+"""A client that connects while a listener shuts down is still answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever waits for the drain waits for what had arrived, and for nothing later."""
+"""The fold worker: a caller waits for earlier events only, not for later ones."""
 
 from __future__ import annotations
 

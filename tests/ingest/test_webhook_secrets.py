@@ -1,4 +1,4 @@
-"""Several secrets at once: each says when it was last used, and can be dropped."""
+"""Several webhook secrets at once: each has a time of last use, and can be revoked."""
 
 from __future__ import annotations
 
