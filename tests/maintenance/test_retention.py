@@ -1,4 +1,4 @@
-"""Bodies go with age; what is still needed stays, and so does every outcome."""
+"""Old bodies are pruned; open work and the outcomes of commands are kept."""
 
 from __future__ import annotations
 

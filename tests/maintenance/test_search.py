@@ -1,4 +1,4 @@
-"""Search finds by any word, stays current, and never keeps the fold waiting."""
+"""The search index finds objects by any word, stays current, never delays a fold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person who was forgotten is nowhere, stays so, and every sum comes out the same."""
+"""An erased customer is removed everywhere, stays removed, and all sums stay equal."""
 
 from __future__ import annotations
 

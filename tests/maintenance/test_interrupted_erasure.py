@@ -1,4 +1,4 @@
-"""Forgetting that was broken off: said again, it is finished and leaves no bytes."""
+"""An interrupted erasure is finished when it is repeated, and leaves no bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts that changed nothing go with age, and nothing is made true a second time."""
+"""Old stock counts that changed nothing are deleted, and never applied again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom forgetting finds, under which names, and who is left alone."""
+"""Which customer an erasure finds, by which names, and who is left alone."""
 
 from __future__ import annotations
 
