@@ -1,4 +1,4 @@
-"""The log's form, its levels, and that no secret gets into it."""
+"""The format and the levels of the log, and that it contains no secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics by OTLP have the figures that Prometheus reads."""
+"""Metrics exported by OTLP have the same values as those of Prometheus."""
 
 from __future__ import annotations
 

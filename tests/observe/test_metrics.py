@@ -1,4 +1,4 @@
-"""The numbers: their table, and what Prometheus reads of them."""
+"""The table of metrics, and what Prometheus reads of them."""
 
 from __future__ import annotations
 

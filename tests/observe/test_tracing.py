@@ -1,4 +1,4 @@
-"""Spans: whose trace they continue, which are exported, and what a log line says."""
+"""Spans: which trace they continue, which are exported, and what log lines contain."""
 
 from __future__ import annotations
 

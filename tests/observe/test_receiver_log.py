@@ -1,4 +1,4 @@
-"""The log of a receiver process, as the daemon gets it."""
+"""The daemon logs the lines that a receiver process sends to it."""
 
 from __future__ import annotations
 
