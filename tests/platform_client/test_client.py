@@ -1,4 +1,4 @@
-"""Reads of a store: pages in every reading of the contract, facts, and its door."""
+"""Reads of a store: pages for every platform behavior, store facts, and the probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from a fulfillment or cancellation, held to a platform that does it."""
+"""The predicted effects of fulfillments and cancellations equal a real platform's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The platform's history of stock, read while it grows."""
+"""The platform's stock history is read while it grows."""
 
 from __future__ import annotations
 

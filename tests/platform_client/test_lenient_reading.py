@@ -1,4 +1,4 @@
-"""Members in another form than the contract's: read where that is certain."""
+"""Fields in other forms than the contract's are read if their meaning is certain."""
 
 from __future__ import annotations
 

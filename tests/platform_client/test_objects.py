@@ -1,4 +1,4 @@
-"""One object as an answer holds it."""
+"""How one object is read from a response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked for each command, and which answers prove that it was done."""
+"""The request of each kind of command, and which responses prove its effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends and reads against servers that refuse, reset, dawdle, cut and lie."""
+"""Sends and reads with servers that refuse, reset, delay, cut and lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every error that the HTTP library knows has its class; none gives the key away."""
+"""Every error of the HTTP library has a class, and none reveals the API key."""
 
 from __future__ import annotations
 

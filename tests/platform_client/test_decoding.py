@@ -1,4 +1,4 @@
-"""The platform's payloads as they come: whole, in other readings, and retyped."""
+"""The platform's payloads are decoded: complete, in other forms, and retyped."""
 
 from __future__ import annotations
 
