@@ -67,7 +67,7 @@ LENGTHY = tuple(
         "simulation/",
         "cli/test_support_bundle",
         "cli/test_stock_targets",
-        "push/test_targets",
+        "push/test_stock_targets",
     )
 )
 """Quick one by one, and minutes together: they go with the programs."""

@@ -1,4 +1,4 @@
-"""Counts whose time cannot be: of hours to come, or of a clock that was ahead."""
+"""Stock counts with a future time, or from a clock that was ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people decide about a command: what moves, what is kept, who wins a race."""
+"""Operator decisions about a command: allowed states, kept facts, and races."""
 
 from __future__ import annotations
 

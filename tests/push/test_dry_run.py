@@ -1,4 +1,4 @@
-"""A dry run: what is planned stays, is told once, and leaves when it is over."""
+"""A dry run plans and logs commands, and they are sent after the dry run ends."""
 
 from __future__ import annotations
 

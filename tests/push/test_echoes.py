@@ -1,4 +1,4 @@
-"""The echo of a command: known by its identity, before or after its answer."""
+"""The echo of a command is recognized, before or after the response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A platform that fails is left alone, by what is sent again under its key too."""
+"""A failing platform is left alone, also by resends with an idempotency key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program dies while sending, or the database takes no writes."""
+"""The program is killed while it sends, or the database accepts no writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reason of a parked command: the platform's answer first, then the checks."""
+"""The reason of a parked command: first the platform's response, then the checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the platform refuses: thrown away, held, parked, or asked in other words."""
+"""Commands that the platform refuses are rejected, held, parked or sent differently."""
 
 from __future__ import annotations
 

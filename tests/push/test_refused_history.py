@@ -1,4 +1,4 @@
-"""A history that was read before is refused: once, or for good."""
+"""The platform starts to refuse reads of the stock history, once or permanently."""
 
 from __future__ import annotations
 

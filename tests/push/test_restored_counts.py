@@ -1,6 +1,6 @@
-"""A restored database knows a count, and not the step that made it true meanwhile.
+"""A restored database has a stock count, but not the adjustment that applied it.
 
-Goods that came in have brought the level back to where the count was reckoned from.
+Incoming goods have raised the stock again to the level before that adjustment.
 """
 
 from __future__ import annotations

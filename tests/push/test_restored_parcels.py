@@ -1,4 +1,4 @@
-"""A restored database forgot that it sent two boxes of an order under one number."""
+"""A restored database lacks two parcels of an order with one tracking number."""
 
 from __future__ import annotations
 

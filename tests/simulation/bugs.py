@@ -83,7 +83,7 @@ BUGS = (
         "if checks < len(times) and",
         "if checks < 1 and",
         # Few commands land so late that a world notices.
-        "tests/push/test_looks.py::test_absence_is_believed_at_the_last_check_only",
+        "tests/push/test_resolver.py::test_absence_is_believed_at_the_last_check_only",
     ),
     Bug(
         "a file is put away before its rows are kept",
@@ -144,35 +144,35 @@ BUGS = (
         "daemon/backhaul/push/history_audit.py",
         "        self._switch.hold_for_audit(OPENING)\n",
         "        self._switch.release()\n",
-        "tests/push/test_auditing.py::test_nothing_is_sent_before_the_history_is_read",
+        "tests/push/test_history_audit.py::test_nothing_is_sent_before_the_history_is_read",
     ),
     Bug(
         "a 429 counts as a failure",
         "daemon/backhaul/push/response_classifier.py",
         "BACKING_OFF = frozenset({",
         "BACKING_OFF = frozenset({Outcome.THROTTLED, ",
-        "tests/push/test_settling.py::test_each_outcome_leads_to_its_state",
+        "tests/push/test_transitions.py::test_each_outcome_leads_to_its_state",
     ),
     Bug(
         "each attempt has a key of its own",
         "daemon/backhaul/push/resolver.py",
         "            idempotency_key(command.id),\n",
         '            idempotency_key(command.id + "again"),\n',
-        "tests/push/test_keys.py::test_under_its_key_it_is_sent_again_at_once",
+        "tests/push/test_idempotency_keys.py::test_under_its_key_it_is_sent_again_at_once",
     ),
     Bug(
         "other bytes leave under the same key",
         "daemon/backhaul/push/resolver.py",
         "            uncertain.request,\n",
         '            uncertain.request + b" ",\n',
-        "tests/push/test_keys.py::test_under_its_key_it_is_sent_again_at_once",
+        "tests/push/test_idempotency_keys.py::test_under_its_key_it_is_sent_again_at_once",
     ),
     Bug(
         "a key is used again that has lost its worth",
         "daemon/backhaul/push/resolver.py",
         "return is_ours and self._allows(uncertain) and self._may_resend(uncertain)",
         "return is_ours and self._allows(uncertain)",
-        "tests/push/test_keys.py::"
+        "tests/push/test_idempotency_keys.py::"
         "test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again",
     ),
     Bug(
@@ -180,7 +180,7 @@ BUGS = (
         "daemon/backhaul/push/resolver.py",
         "return await self.record(facts) == since",
         "return True",
-        "tests/push/test_keying.py::"
+        "tests/push/test_key_support.py::"
         "test_a_platform_that_stopped_accepting_keys_is_checked_by_reads",
     ),
     Bug(

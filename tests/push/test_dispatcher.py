@@ -1,4 +1,4 @@
-"""Commands leave once, durably, one at a time in their lane."""
+"""Commands are recorded, then sent once, and one at a time for each ordering key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key that was replaced has another name in the platform's history."""
+"""A replaced API key has another name in the platform's stock history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that takes nothing: stopped at once, opened by a read, told once."""
+"""The send switch: a store that refuses everything is stopped, probed and reopened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A platform that takes each Idempotency-Key once today, and may not tomorrow."""
+"""A platform that supports idempotency keys now may not support them later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A further tracking number for an order that was shipped whole."""
+"""A further tracking number for an order that was shipped completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the platform's history is read: at a start, and whenever a job says so."""
+"""The stock history is audited at a start and when a job runs, and at no other time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Answers that say 2xx and prove nothing: in doubt, never applied by themselves.
+"""A 2xx response that proves nothing never marks a command applied.
 
-The platform of these tests shows no order and no history, so all ends with a person.
+The platform of these tests shows no order and no history, so an operator must decide.
 """
 
 from __future__ import annotations

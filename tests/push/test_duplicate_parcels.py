@@ -1,4 +1,4 @@
-"""A parcel that left twice is told: no history shows it, but the order does."""
+"""A parcel that was sent twice is reported: the order shows both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks that can tell nothing, however often they are taken: a person hears of it."""
+"""A failing check is logged once for each command, an unexpected error at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From every outcome to the next step of the command's life."""
+"""Which state follows from each outcome of an attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command in doubt: when it is looked for, what proves it, what becomes of it."""
+"""The resolver: when it checks an uncertain command, and what proves the outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scheduled sending: a gate lets out what was planned before it opened."""
+"""Send windows release only commands that were planned before they opened."""
 
 from __future__ import annotations
 

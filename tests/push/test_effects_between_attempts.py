@@ -1,4 +1,4 @@
-"""An attempt that was given up lands before the next one leaves, which is lost too."""
+"""An abandoned attempt takes effect before the next attempt, which is lost too."""
 
 from __future__ import annotations
 

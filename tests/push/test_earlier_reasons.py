@@ -1,4 +1,4 @@
-"""What a command was parked or refused with stays visible, whatever comes of it."""
+"""The reason why a command was parked or rejected stays visible."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A change without a tag that two commands may have made: a person tells whose it is.
+"""A change without a tag that two commands may have made is left to an operator.
 
-The platform of these tests keeps no notes and answers every command 500; its history
-shows one change by our key.
+The platform of these tests keeps no notes and answers every command with 500; its
+history shows one change with our key.
 """
 
 from __future__ import annotations

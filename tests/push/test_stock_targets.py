@@ -1,4 +1,4 @@
-"""Counts of the back office become steps of the platform's stock, sales or not."""
+"""Stock counts become adjustments of the platform's stock, also during sales."""
 
 from __future__ import annotations
 

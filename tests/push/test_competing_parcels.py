@@ -1,7 +1,7 @@
-"""A parcel that two commands of an order may have sent: a person tells whose it is.
+"""A parcel that two commands of an order may have made is left to an operator.
 
-Two boxes of one unit each bear one number. The first was in doubt and is decided, the
-platform's news of it have not come; the second is in doubt.
+Two boxes of one unit have one tracking number. The first command was uncertain and is
+resolved, its event has not arrived; the second command is uncertain.
 """
 
 from __future__ import annotations

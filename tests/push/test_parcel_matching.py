@@ -1,4 +1,4 @@
-"""Parcels of one order without a number, or under one: whose is the one shown?"""
+"""Which command made the shown parcel, with and without a tracking number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The platform's history against our tags: restored, doubled, late, or a stranger's."""
+"""The stock history is audited for restored, doubled, late and foreign effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands and the platform's budget: all of it is used, and never more."""
+"""Commands use the whole rate budget of the platform and never exceed it."""
 
 from __future__ import annotations
 

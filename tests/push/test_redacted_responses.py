@@ -1,4 +1,4 @@
-"""What the platform still tells of a person who was forgotten is not kept."""
+"""The platform's responses are stored without the data of erased customers."""
 
 from __future__ import annotations
 

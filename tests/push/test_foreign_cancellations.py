@@ -1,4 +1,4 @@
-"""An order that is cancelled already: by an attempt of our own, or by somebody else."""
+"""An order that is already cancelled: by our own attempt, or by somebody else."""
 
 from __future__ import annotations
 

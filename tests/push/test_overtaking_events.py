@@ -1,4 +1,4 @@
-"""Events that overtake each other: no command waits for what has already come."""
+"""Events that arrive before responses: no command waits for what is there already."""
 
 from __future__ import annotations
 

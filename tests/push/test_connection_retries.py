@@ -1,4 +1,4 @@
-"""What cannot be connected is tried again, but not after a signal or a closed door."""
+"""A failed connection is retried, but not after a stop or a closed send switch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several commands of one lane in doubt: what is there is the effect of one of them."""
+"""Several uncertain commands of one ordering key: an effect proves only one of them."""
 
 from __future__ import annotations
 

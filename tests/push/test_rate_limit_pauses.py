@@ -1,4 +1,4 @@
-"""A pause that a rate limit asks for: it is bounded, shown, and ends with a probe."""
+"""A pause that a rate limit requests is bounded, shown, and ended by a probe."""
 
 from __future__ import annotations
 

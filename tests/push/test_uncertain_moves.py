@@ -1,4 +1,4 @@
-"""Moves of stock that may be our own, of which no answer and no history told."""
+"""Stock counts and stock movements that may be effects of our uncertain commands."""
 
 from __future__ import annotations
 

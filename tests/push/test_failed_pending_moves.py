@@ -1,4 +1,4 @@
-"""Counts that reckoned with a command on its way, of which then nothing came."""
+"""Counts that were calculated with a pending command that had no effect."""
 
 from __future__ import annotations
 

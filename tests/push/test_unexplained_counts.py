@@ -1,4 +1,4 @@
-"""A count whose stock cannot be read or explained: it waits, and a person hears."""
+"""A stock count whose level cannot be read or explained waits, and is logged."""
 
 from __future__ import annotations
 

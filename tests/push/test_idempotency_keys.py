@@ -1,4 +1,4 @@
-"""A command in doubt that may be sent again under its idempotency key."""
+"""An uncertain command may be sent again with its idempotency key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An adjustment that was given up lands behind a count that knew nothing of it."""
+"""An adjustment takes effect late, after a stock count was applied without it."""
 
 from __future__ import annotations
 
