@@ -1,4 +1,4 @@
-"""Checkout: which refusal comes first, what is listed, what a method costs."""
+"""Checkout: the order of its refusals, what it lists, and the fees of methods."""
 
 from typing import Any
 

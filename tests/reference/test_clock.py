@@ -1,4 +1,4 @@
-"""The virtual clock: what it shows, whom it wakes, what it moves."""
+"""The virtual clock: its time, its sleepers, and what follows it."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Collections: who belongs, who sees them, and what moves when that changes."""
+"""Collections: their products, who sees them, and what changes with them."""
 
 from typing import Any
 

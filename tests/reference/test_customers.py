@@ -1,4 +1,4 @@
-"""Customers through v1: created, merged into, deleted, found."""
+"""Customers through v1: created, merged, deleted, and found."""
 
 from typing import Any
 

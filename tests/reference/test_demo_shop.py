@@ -1,4 +1,4 @@
-"""The demo shop: arranged like a real one, with a past in every state."""
+"""The demo shop: a realistic catalogue, and orders in every state."""
 
 from collections import Counter
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Discounts: which codes hold, what they give, and how often."""
+"""Discounts: which codes are valid, what they give, and how often."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Faults on request: each kind on the wire, its scope, its seed, its count."""
+"""Injected faults: each kind on the wire, its scope, its seed, and its count."""
 
 import asyncio
 import base64

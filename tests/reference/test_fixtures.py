@@ -1,4 +1,4 @@
-"""Fixtures: what each store is filled with, how it is emptied, and for whom."""
+"""Fixtures: what each store is filled with, and how it is reset."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What fuzzers send: each gets a plain refusal, never a failure of the server."""
+"""Input of fuzzers is refused, and never causes a server error."""
 
 import asyncio
 from contextlib import suppress

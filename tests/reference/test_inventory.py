@@ -1,4 +1,4 @@
-"""Stock: adjusting, setting, expecting, and the ledger behind it."""
+"""Stock: adjusted, set, expected, and the ledger of its movements."""
 
 import asyncio
 from typing import Any

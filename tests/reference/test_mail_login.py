@@ -1,4 +1,4 @@
-"""Mails to a server that wants a login: known by file or variables, never in clear."""
+"""Logins at a mail server: the password is in a file or variables, and sent by TLS."""
 
 import ssl
 import subprocess

@@ -1,4 +1,4 @@
-"""Mails on standard output: readable, and without what must not be kept."""
+"""Mails printed to standard output are readable and contain no secret."""
 
 from __future__ import annotations
 

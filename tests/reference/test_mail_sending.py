@@ -1,4 +1,4 @@
-"""Sending mails: by SMTP, again after a failure, and no more than is owed."""
+"""Mails are sent by SMTP, retried after a failure, and given up in time."""
 
 import socket
 from pathlib import Path

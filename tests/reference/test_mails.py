@@ -1,4 +1,4 @@
-"""Mails: who is told what, and that the buyer's link is in their mail alone."""
+"""Who gets which mail, and that only the customer's mail contains the tracking link."""
 
 import re
 from email import message_from_bytes, policy

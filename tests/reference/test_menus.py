@@ -1,4 +1,4 @@
-"""Menus: references that follow their targets, and lead nowhere hidden."""
+"""Menus: links follow their targets, and none leads to a hidden object."""
 
 from typing import Any
 

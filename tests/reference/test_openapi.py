@@ -1,4 +1,4 @@
-"""The OpenAPI document: whole, true to what is served, and free of dead references."""
+"""The OpenAPI document is complete, correct, and has no dead references."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Fulfilling, cancelling, settling: states, refusals, events, races."""
+"""Orders are fulfilled, cancelled and paid: states, refusals, events, and races."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The process: its start, its files, its end, and what a kill cannot take."""
+"""The process: its start, its files, its end, and what survives a kill."""
 
 import asyncio
 import json

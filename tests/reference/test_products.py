@@ -1,4 +1,4 @@
-"""Products: creating, merging, hiding, finding."""
+"""Products are created, merged, hidden and found."""
 
 from typing import Any
 

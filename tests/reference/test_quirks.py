@@ -1,4 +1,4 @@
-"""Quirks: the other readings, each one seen on the wire."""
+"""Each quirk, which is another platform behavior, is visible in the responses."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Races: whichever commits first, the same state; many at once, one effect."""
+"""Concurrent requests end in the same state, whichever commits first."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""Every refusal of the endpoint table can be reached: status, code, problem form."""
+"""Every refusal in the endpoint table is reachable: status, code, problem document."""
 
 import io
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Every route of the reference server, and who gets what from it."""
+"""Every route of the reference server, and who is allowed to use it."""
 
 from __future__ import annotations
 

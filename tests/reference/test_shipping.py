@@ -1,4 +1,4 @@
-"""Shipping: which zone covers an address, what it costs, how it is quoted."""
+"""Shipping: which zone covers an address, its price, and its quotes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The whole state at one moment: canonical bytes, in parts, beside other work."""
+"""The exported state of one moment: canonical bytes, in parts, under other load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two stores, two keys: whatever one has, the other answers 404."""
+"""Two stores with two keys: the objects of one are a 404 for the other."""
 
 from dataclasses import dataclass
 from typing import Any

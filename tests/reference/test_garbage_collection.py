@@ -1,4 +1,4 @@
-"""Collecting garbage must be quick: everybody waits for it."""
+"""Garbage collection is fast, because it blocks all requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses may be subscribed and called: the table, and the connect."""
+"""Which addresses webhooks may be subscribed for and sent to."""
 
 import re
 import socket

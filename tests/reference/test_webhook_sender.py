@@ -1,4 +1,4 @@
-"""One attempt without a network, the schedule, and the table of targets."""
+"""One delivery attempt without a network, and the schedule of retries."""
 
 import random
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Placing orders: who is accepted, what it costs, what it takes."""
+"""Placing an order: which are accepted, what they cost, and what they reserve."""
 
 import asyncio
 from pathlib import Path

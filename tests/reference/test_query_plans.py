@@ -1,4 +1,4 @@
-"""What must not read whole tables: the plans of the statements that were run."""
+"""Query plans: statements that must not read whole tables."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Listening: what is said where an address cannot be had."""
+"""What the server reports when it cannot listen on an address."""
 
 import resource
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""API keys: shown once, kept as a hash, ended when they said, and known to be used."""
+"""API keys: shown once, stored as a hash, expired in time, with a time of last use."""
 
 import re
 import sqlite3

@@ -1,4 +1,4 @@
-"""Leases: one attempt at a time for each delivery, none while a webhook is paused."""
+"""Leases: one attempt at a time for each delivery, and none of a paused webhook."""
 
 import asyncio
 from dataclasses import replace

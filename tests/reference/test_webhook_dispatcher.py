@@ -1,4 +1,4 @@
-"""The dispatcher where storage refuses and receivers hang."""
+"""The webhook dispatcher when the database refuses writes and receivers hang."""
 
 import asyncio
 from collections.abc import AsyncIterator

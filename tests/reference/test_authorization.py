@@ -1,4 +1,4 @@
-"""Who may call what: keys, scopes, stores, limits, and in which order."""
+"""Who is allowed to call each route: keys, scopes, stores and limits."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Shoppers' browsers: what they may send across origins, and what they may read."""
+"""CORS: what customers' browsers may send and read across origins."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Webhooks over their life: new secrets, tests, replays, holding, disabling, age."""
+"""Webhooks over time: secret rotation, tests, replays, pauses, disabling, expiry."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What is read: remembered between two commits, and never a moment longer."""
+"""Reads are cached between two commits, and never longer."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import closing

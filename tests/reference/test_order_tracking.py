@@ -1,4 +1,4 @@
-"""Following an order: what the link shows, and reporting a payment."""
+"""Following an order: what its link shows, and how a payment is reported."""
 
 import asyncio
 from pathlib import Path

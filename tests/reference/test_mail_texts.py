@@ -1,4 +1,4 @@
-"""Composed mails: what a mail program reads is what the letter says."""
+"""Mails are composed so that a mail program reads the original text."""
 
 from email import message_from_bytes, policy
 from email.message import EmailMessage

@@ -1,4 +1,4 @@
-"""The state machines, legal and illegal, and the status in SQL against the function."""
+"""The state machines of orders, and the status in SQL against the function."""
 
 import itertools
 import sqlite3

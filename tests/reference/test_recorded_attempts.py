@@ -1,4 +1,4 @@
-"""What is kept of each attempt: as it went, as it came, within bounds."""
+"""The recorded request and response of each delivery attempt, within limits."""
 
 from aiohttp import web
 
