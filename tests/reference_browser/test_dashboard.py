@@ -1,4 +1,4 @@
-"""The dashboard in a real browser, whose policy lets its own style and script run."""
+"""The dashboard in a real browser, under its own content security policy."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The watch over the browser fails a test that it should fail."""
+"""The guard that fails a browser test if its page misbehaves."""
 
 from collections.abc import Awaitable, Callable
 

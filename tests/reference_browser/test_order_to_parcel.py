@@ -1,4 +1,4 @@
-"""One order from the shop window to the parcel, as both sides see it."""
+"""One order from the storefront to the parcel, as customer and merchant see it."""
 
 import re
 
