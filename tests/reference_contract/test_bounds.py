@@ -1,4 +1,4 @@
-"""Numbers at their bounds: refused whole or kept exactly, never half (contract 1.1)."""
+"""Numbers at their bounds are refused or stored exactly (contract 1.1)."""
 
 from reference_contract.moves import cancel, outcome
 from scenes.merchant import buy

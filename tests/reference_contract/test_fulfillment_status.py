@@ -1,4 +1,4 @@
-"""Contract 3.3: every fulfilment status against every trigger, over HTTP."""
+"""Contract 3.3: every fulfillment status against every trigger, over HTTP."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The end of v1: announced a year ahead in every answer of it (contract 1.1)."""
+"""The retirement of v1 is announced a year ahead in every response (contract 1.1)."""
 
 from email.utils import parsedate_to_datetime
 

@@ -1,4 +1,4 @@
-"""What the specification fixes, line by line: keys to fields (contract 0, 15 to 20)."""
+"""The specification of the API, line by line (contract 0, 15 to 20)."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""What the specification fixes, line by line: the storefront (contract 0, 1 to 14)."""
+"""The specification of the storefront, line by line (contract 0, 1 to 14)."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who may manage which subscription, and receivers that mean ill."""
+"""Who is allowed to manage which subscription, and malicious receivers."""
 
 from typing import Any
 

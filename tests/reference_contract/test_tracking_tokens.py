@@ -1,4 +1,4 @@
-"""Every tracking token issued is looked for wherever it must not be."""
+"""No tracking token is in a log, a body or a database where it must not be."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Walks through a shop: it agrees with the books, and with itself."""
+"""After random sequences of requests, a store agrees with the model."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Two stores: an id of one, on any path or in any body, is unknown to the other."""
+"""Two stores: an id of one, in any path or body, is unknown to the other."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

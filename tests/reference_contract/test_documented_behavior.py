@@ -1,4 +1,4 @@
-"""The readings that docs/reference-server.md states, held to what the shop does."""
+"""The server behaves as docs/reference-server.md says where the contract is open."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a request leaves open is refused or applied, never guessed."""
+"""What a request leaves open is refused or applied as specified, never guessed."""
 
 from typing import Any
 

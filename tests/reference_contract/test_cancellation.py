@@ -1,4 +1,4 @@
-"""Contract 3.4: cancelling, and the repetition of it."""
+"""Contract 3.4: a cancellation, and its repetition."""
 
 import itertools
 

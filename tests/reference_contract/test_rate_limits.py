@@ -1,4 +1,4 @@
-"""Rate limits: how many, for whom, and each of them by itself (contract 1.1)."""
+"""Rate limits: quotas, callers, and independence of each other (contract 1.1)."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sixty-four at once: stock, discounts, cancels, shipments, keys; one end for all."""
+"""64 concurrent requests for stock, discounts, orders and keys have one result."""
 
 import asyncio
 from collections import Counter
