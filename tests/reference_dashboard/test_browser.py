@@ -1,4 +1,4 @@
-"""A real browser: the pages fit, can be operated by keyboard, and are told apart."""
+"""Pages in a real browser: their width, keyboard operation, and accessible names."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

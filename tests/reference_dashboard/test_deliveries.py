@@ -1,4 +1,4 @@
-"""Deliveries as the dashboard shows them: what was really sent and answered."""
+"""The dashboard shows the real request and response of each delivery."""
 
 import asyncio
 import html

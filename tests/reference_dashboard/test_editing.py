@@ -1,4 +1,4 @@
-"""Products, customers and discounts: edited and deleted as the keyed API would."""
+"""Products, customers and discounts are edited and deleted as through the API."""
 
 from typing import Any
 

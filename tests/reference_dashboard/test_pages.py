@@ -1,4 +1,4 @@
-"""Every page and every form of the dashboard, held against its route table."""
+"""Every page and every form of the dashboard, checked against its route table."""
 
 import pytest
 

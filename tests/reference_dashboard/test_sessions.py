@@ -1,4 +1,4 @@
-"""Logging in: the cookie, the throttle, and forms that other sites send."""
+"""Login: the cookie, the throttling, and forms of other sites."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Quirks, faults, fixtures and further stores, switched from the dashboard."""
+"""Quirks, faults, fixtures and more stores are controlled from the dashboard."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Pickers: whatever the store has can be found and chosen, without scripts."""
+"""Pickers find and choose every object of the store, without scripts."""
 
 from __future__ import annotations
 

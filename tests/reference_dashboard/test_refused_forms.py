@@ -1,4 +1,4 @@
-"""Forms that are refused: what to mend stands beside the field, nothing is lost."""
+"""A refused form shows each error beside its field, and loses no input."""
 
 from typing import Any
 

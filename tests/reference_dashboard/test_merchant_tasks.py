@@ -1,4 +1,4 @@
-"""The merchant's work: what the forms change, and what the pages then show."""
+"""The merchant's tasks: what the forms change, and what the pages then show."""
 
 import re
 from typing import Any

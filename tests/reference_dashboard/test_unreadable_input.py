@@ -1,4 +1,4 @@
-"""What nobody can read is asked for again: its field is named, the rest is kept."""
+"""Unreadable form input is reported beside its field, and the rest is kept."""
 
 from io import BytesIO
 from typing import Any
