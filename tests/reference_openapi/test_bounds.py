@@ -1,4 +1,4 @@
-"""The document states the bounds that the validator holds, at and around each."""
+"""The document states the same bounds as the validator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fraction digits of currencies, held to the list that ISO 4217 publishes."""
+"""The fraction digits of currencies agree with the list of ISO 4217."""
 
 from __future__ import annotations
 

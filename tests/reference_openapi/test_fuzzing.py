@@ -1,4 +1,4 @@
-"""The fuzzer finds nothing: not by examples, by bounds, by chance, or in sequences."""
+"""Schemathesis finds no failure with examples, bounds, random input and sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that a common generator makes of the served document drives the store."""
+"""A client generated from the served document works with the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A walk through the contract; the document, RFCs and libraries agree with it."""
+"""Calls of all operations agree with the document, the RFCs and client libraries."""
 
 from __future__ import annotations
 

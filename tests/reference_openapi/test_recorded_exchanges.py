@@ -1,4 +1,4 @@
-"""Every exchange of every test is recorded and judged: what a judge must find."""
+"""Every recorded exchange of every test is checked against the document."""
 
 from __future__ import annotations
 
