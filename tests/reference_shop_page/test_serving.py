@@ -1,4 +1,4 @@
-"""The page and its files as HTTP serves them."""
+"""How the shop page and its files are served over HTTP."""
 
 import re
 from pathlib import Path
