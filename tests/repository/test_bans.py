@@ -1,4 +1,4 @@
-"""What few modules may use is used there only."""
+"""Names that only a few modules may use are used there only."""
 
 from __future__ import annotations
 

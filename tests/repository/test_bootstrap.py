@@ -1,4 +1,4 @@
-"""bootstrap.py against a package index on loopback."""
+"""bootstrap.py with a local package index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every file: short, introduced, and free of any one machine."""
+"""Rules for every file: its length, its docstring, and no paths of one machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Our modules import without noise, warnings and threads.
+"""Our modules import without output, warnings and threads.
 
-That they do so in any order follows from there being no cycle among them, which is one
-of the import contracts of `make check`.
+The order of imports does not matter, because the import contracts of `make check`
+allow no cycle.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Makefile: what it lists, when it has nothing to do, and what it needs."""
+"""The Makefile: its targets, their help, and when they have nothing to do."""
 
 from __future__ import annotations
 

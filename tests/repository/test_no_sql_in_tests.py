@@ -1,9 +1,9 @@
-"""Only tests of the store know its tables; the others ask its protocols.
+"""Only tests of the store use its tables; other tests use its protocols.
 
-The reference server has a database of its own, and so its tests are not meant.
+Tests of the reference server are exempt, because it has its own database.
 
-`scenes.stored` reads, `scenes.damaged_rows` writes what no verb leaves. Thus the tables
-can change, and a second engine can come, without a change to other tests.
+`scenes.stored` reads, `scenes.damaged_rows` writes rows that no method leaves. Thus the
+tables can change, and a second engine can be added, without a change to other tests.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ ALLOWED = {
     "tests/faults/test_upgrades.py": FILE,
     "tests/repository/sql_in_tests.py": "the pattern of SQL itself",
     "tests/repository/test_no_sql_in_tests.py": "examples of SQL to be found",
-    "tests/repository/test_static.py": "a planted weakness that ruff finds",
+    "tests/repository/test_static_checks.py": "a planted weakness that ruff finds",
     "tests/scenes/damaged_rows.py": "writes rows for tests that may not",
     "tests/scenes/database_lock.py": FILE,
     "tests/scenes/databases.py": "reads and writes for tests of the store",

@@ -1,4 +1,4 @@
-"""The bugs that the simulation and the faults plant: each still has its place."""
+"""The bugs that the simulation and the fault tests plant still match the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of what an installation consists of names every package, by its hash."""
+"""The SBOM lists every package of an installation with its hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The systemd units are understood whole, and leave the services little to reach."""
+"""The systemd units are valid, and leave the services few permissions."""
 
 from __future__ import annotations
 

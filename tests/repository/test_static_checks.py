@@ -1,4 +1,4 @@
-"""What `make check` would find: weaknesses, planted one by one."""
+"""`make check` finds planted weaknesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an installation is made of may be given away with it: each license is known."""
+"""Every package of an installation has a known license that allows distribution."""
 
 from __future__ import annotations
 
