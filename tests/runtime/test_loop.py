@@ -1,4 +1,4 @@
-"""The wake loop: nothing that wakes a worker is lost, and a stop ends each loop."""
+"""The wake loop: no wake-up is lost, and a stop ends each loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals: each handler is called at once, and parts of a store wake each other."""
+"""Signals: each handler is called at once, and the parts of a store wake each other."""
 
 from __future__ import annotations
 
