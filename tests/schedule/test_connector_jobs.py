@@ -1,4 +1,4 @@
-"""Connectors are polled by jobs: cron, quiet hours, pauses, and what was missed."""
+"""Jobs poll connectors: cron, quiet hours, pauses, and missed runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cron lines mean what cron means by them."""
+"""Cron lines have their usual meaning."""
 
 from __future__ import annotations
 

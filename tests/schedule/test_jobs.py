@@ -1,4 +1,4 @@
-"""Jobs over restarts: what was missed is made up for once, what is paused stays so."""
+"""Jobs over restarts: a missed run is made up for once, and a pause continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scheduled jobs: triggers as written, and late runs made up for once."""
+"""Scheduled jobs: their triggers, and late runs, which are made up for once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When jobs run: quiet hours, jitter, summer time, and what a long stop leaves owed."""
+"""When jobs run: quiet hours, jitter, summer time, and missed runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Push jobs without a schedule: APScheduler runs them when commands are planned."""
+"""Push jobs without a schedule run when commands are planned."""
 
 from __future__ import annotations
 
