@@ -1,4 +1,4 @@
-"""Times as people and programs write them: read, left out or refused."""
+"""Times in the forms of people and programs are read, omitted or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host of the contract tests takes records as the real one does."""
+"""The host of the contract tests accepts records as the real host does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message becomes, and under which key, whatever the broker."""
+"""Which records a message becomes, and their keys, for any broker."""
 
 from __future__ import annotations
 

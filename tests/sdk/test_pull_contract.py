@@ -1,4 +1,4 @@
-"""The pull contract passes what is right and catches what is broken."""
+"""The pull contract passes correct connectors and catches broken ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a `Retry-After` header asks for, in every form that servers send."""
+"""The delay of a `Retry-After` header, in every form that servers send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not there is absent only once no request can be at work any more."""
+"""A lookup proves absence only when no request can be in progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What connectors share to read rows: reasons as people write them, and times."""
+"""What connectors share to parse rows: reasons, times and cursors."""
 
 from __future__ import annotations
 
