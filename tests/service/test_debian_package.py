@@ -1,4 +1,4 @@
-"""The Debian package: built, installed, upgraded and removed on a Debian of its own."""
+"""The Debian package is built, installed, upgraded and removed on a separate Debian."""
 
 from __future__ import annotations
 
