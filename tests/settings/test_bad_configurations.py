@@ -1,4 +1,4 @@
-"""What is wrong with a configuration is said exactly, with file, line and remedy."""
+"""Errors in a configuration are reported with file, line and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the configuration comes from, and which place is stronger."""
+"""Where the configuration comes from, and which source has precedence."""
 
 from __future__ import annotations
 

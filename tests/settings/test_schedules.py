@@ -1,4 +1,4 @@
-"""Which schedules somebody wrote, and when the jobs that send leave because of it."""
+"""Which schedules are explicit, and when the jobs that send run because of it."""
 
 from __future__ import annotations
 

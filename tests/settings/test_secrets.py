@@ -1,4 +1,4 @@
-"""Secrets come from files too, and never show."""
+"""Secrets can come from files, and are never shown."""
 
 from __future__ import annotations
 
