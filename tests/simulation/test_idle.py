@@ -1,4 +1,4 @@
-"""What a daemon does while nothing happens: its processor time is somebody else's."""
+"""An idle daemon rarely queries its database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a killed program leaves behind: nothing of it runs, and nothing of it speaks."""
+"""A killed program of the simulation leaves nothing that runs or sends."""
 
 from __future__ import annotations
 
