@@ -1,4 +1,4 @@
-"""Which decision is recommended: never one that may double an effect unseen."""
+"""Which decision is recommended, and that it never risks an unseen double effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of a database: whole and checked, or not there."""
+"""A copy of a database is complete and checked, or does not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A count whose reckoning is damaged stops no other, and a person can mend it."""
+"""A damaged stock count stops no other count, and an operator can repair it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One row whose JSON is damaged stops no other: whoever meets it goes on without it.
+"""One row with damaged JSON stops no other row.
 
-Nothing of it is sent; it goes to a person where it is met.
+Nothing of this row is sent; an operator must decide about it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""F10: rows that a failing disk has changed are told, and nothing of them is used."""
+"""F10: rows that a failing disk has changed are reported and not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A spool whose disk is full: a webhook is refused, and none is lost."""
+"""A spool whose disk is full refuses a webhook, and loses none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each check of a database reads, and what it says of what it does not read."""
+"""What each check of a database reads, and what it does not check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A move that is killed at any step: the source, or the copy, and never both."""
+"""A database move that is killed at any step leaves exactly one database in use."""
 
 from __future__ import annotations
 

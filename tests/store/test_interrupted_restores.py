@@ -1,4 +1,4 @@
-"""A restore that fails or is killed: the old place, or the restored one."""
+"""A restore that fails or is killed leaves the old or the restored database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A move into a database in which daemons receive webhooks all the while."""
+"""A database move while daemons receive webhooks."""
 
 from __future__ import annotations
 

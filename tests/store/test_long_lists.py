@@ -1,4 +1,4 @@
-"""A filter of a long list is answered by an index, or each page searches some rows."""
+"""A filter of a long list uses an index, or searches some rows for each page."""
 
 # ruff: noqa: S608 - the statements are constants
 

@@ -1,4 +1,4 @@
-"""Rows of the mirror: what did not change is not written, nor any index of it."""
+"""Mirror rows and indexes that did not change are not written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening: a new file, a file of ours, and everything else in words."""
+"""Opening a database: a new file, one of our files, and errors for anything else."""
 
 from __future__ import annotations
 

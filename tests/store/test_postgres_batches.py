@@ -1,4 +1,4 @@
-"""A statement for many rows at once does what it does for one row after the other."""
+"""One statement for many rows has the same result as one statement for each row."""
 
 from __future__ import annotations
 

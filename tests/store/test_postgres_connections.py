@@ -1,4 +1,4 @@
-"""What the engine of PostgreSQL does when its server cannot do what it asks."""
+"""What the PostgreSQL engine does when its server cannot do a request."""
 
 from __future__ import annotations
 

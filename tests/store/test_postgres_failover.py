@@ -1,4 +1,4 @@
-"""What the store confirmed is there after a failover, whatever the commit met."""
+"""Confirmed rows are there after a failover, whatever happened to the commit."""
 
 from __future__ import annotations
 

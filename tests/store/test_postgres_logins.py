@@ -1,4 +1,4 @@
-"""Members of a cluster share the dashboard's sessions, failed attempts and users."""
+"""Members of a cluster share the dashboard's sessions, failed logins and users."""
 
 from __future__ import annotations
 

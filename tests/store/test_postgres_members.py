@@ -1,4 +1,4 @@
-"""Two members on one database: who folds, indexes and decides for which store."""
+"""Two members on one database: which member folds, indexes and decides for a store."""
 
 from __future__ import annotations
 

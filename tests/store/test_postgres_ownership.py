@@ -1,4 +1,4 @@
-"""Who may write to a PostgreSQL database, and which events its owner folds."""
+"""Who is allowed to write to a PostgreSQL database, and what an owner folds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How PostgreSQL finds the rows of what runs all the time, among many others."""
+"""Query plans of frequent statements on PostgreSQL, among many rows."""
 
 from __future__ import annotations
 

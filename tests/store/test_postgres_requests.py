@@ -1,4 +1,4 @@
-"""What an operator asks on any member is carried out by the owner, once or not at all.
+"""The owner carries out an operator's request to any member once or not at all.
 
 The members of these tests share one process; `tests/app/test_takeover.py` runs daemons.
 """

@@ -1,4 +1,4 @@
-"""A lost link to PostgreSQL ends in an error, and a lost client frees its locks."""
+"""A lost connection to PostgreSQL is an error, and a lost client frees its locks."""
 
 from __future__ import annotations
 

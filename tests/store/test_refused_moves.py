@@ -1,4 +1,4 @@
-"""What a move needs: each refusal says what is wrong, where, and what to do."""
+"""What a database move requires: each refusal says what is wrong and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slice of events leaves what the same events leave when folded one at a time."""
+"""A slice of events has the same result as events folded one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger is the same in any order and repetition of what reports the moves."""
+"""The stock ledger is the same in any order and repetition of its sources."""
 
 from __future__ import annotations
 

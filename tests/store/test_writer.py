@@ -1,4 +1,4 @@
-"""One thread writes: in order, each unit for itself, all of a round in one commit."""
+"""One thread writes: in order, each unit separately, with one commit for a round."""
 
 from __future__ import annotations
 

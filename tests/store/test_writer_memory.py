@@ -1,4 +1,4 @@
-"""What is on the disk is held in memory no longer."""
+"""Rows that are on the disk are not kept in memory."""
 
 from __future__ import annotations
 

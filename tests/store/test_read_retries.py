@@ -1,4 +1,4 @@
-"""A database that cannot be read for a moment does not end who looks at it."""
+"""A loop that reads the database continues after a short read error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people had decided since a backup and a restore takes back is told."""
+"""Decisions since a backup that a restore takes back are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The place that a database was moved away from: no daemon begins there again."""
+"""The old location of a moved database: no daemon starts there again."""
 
 from __future__ import annotations
 

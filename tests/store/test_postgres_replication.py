@@ -1,6 +1,6 @@
-"""What three replicated PostgreSQL servers keep, and lose, when the primary dies.
+"""What three replicated PostgreSQL servers keep, and lose, when the primary fails.
 
-These tests are about the scene: later tests rely on it to lose rows where it must.
+These tests check the test servers: later tests rely on them to lose rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A restore over whatever lies in the place: equal to the backup, or all as it was."""
+"""A restore over any existing files equals the backup, or changes nothing."""
 
 from __future__ import annotations
 

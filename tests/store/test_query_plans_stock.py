@@ -1,4 +1,4 @@
-"""How the list of stock finds its rows, whatever the number of SKUs."""
+"""Query plans for the list of stock, among many SKUs."""
 
 from __future__ import annotations
 

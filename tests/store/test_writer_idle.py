@@ -1,4 +1,4 @@
-"""What the writer does between transactions: empty its log, write the file anew."""
+"""The idle writer empties its write-ahead log and rewrites the file."""
 
 from __future__ import annotations
 

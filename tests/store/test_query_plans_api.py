@@ -1,4 +1,4 @@
-"""How SQLite answers what programs ask each second, however many rows there are."""
+"""Query plans for frequent API requests on SQLite, among many rows."""
 
 from __future__ import annotations
 

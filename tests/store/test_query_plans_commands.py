@@ -1,4 +1,4 @@
-"""What is asked for each count and doubt, however many commands there were before."""
+"""Query plans for stock counts and uncertain commands, among many old commands."""
 
 from __future__ import annotations
 

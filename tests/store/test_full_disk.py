@@ -1,4 +1,4 @@
-"""A full disk or a locked file: no false yes, and it works again by itself."""
+"""With a full disk or a locked file, nothing false is confirmed, and work resumes."""
 
 from __future__ import annotations
 

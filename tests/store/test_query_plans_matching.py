@@ -1,4 +1,4 @@
-"""What matching asks for each record, however many there were before."""
+"""Query plans for the matching of records, among many old records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A write-ahead log that grows is told of once, and once when it is small again."""
+"""A growing write-ahead log is logged once, and once when it is small again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One function changes the state of a command; no other statement does."""
+"""Only one function changes the state of a command."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Lanes: a claim costs what it gives, however many wait behind one that is blocked.
+"""The cost of a claim does not depend on the commands that wait behind another one.
 
-Work is counted in steps of SQLite's machine, which are the same on every computer.
+The cost is counted in steps of SQLite's virtual machine, which are the same everywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The obvious questions are answered by an index, and whole tables page by page."""
+"""Common queries of an operator use an index, and whole tables are read in pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database moves to PostgreSQL and back, and every row is as it was."""
+"""A database moves to PostgreSQL and back without a change to any row."""
 
 from __future__ import annotations
 

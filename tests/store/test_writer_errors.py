@@ -1,4 +1,4 @@
-"""What nobody foresaw in the writer's thread: it goes on, or says that it cannot."""
+"""After an unexpected error, the writer thread continues or reports that it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the lists of orders find their rows, whatever the number of orders."""
+"""Query plans for lists of orders, among many orders."""
 
 from __future__ import annotations
 
