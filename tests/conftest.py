@@ -58,7 +58,7 @@ LENGTHY = tuple(
         "cli/test_run",
         "cli/test_secrets",
         "cli/test_traffic",
-        "sync/test_against_the_platform",
+        "sync/test_lost_webhooks",
         "reference_dashboard/test_browser",
         "reference/test_fixtures",
         "reference/test_process",

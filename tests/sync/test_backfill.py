@@ -1,4 +1,4 @@
-"""The first reading of a store: whole, once, on from where it was stopped."""
+"""A backfill reads a store completely, once, and continues where it stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks that a person asked for end, also where the platform stays away."""
+"""A sync that an operator requested ends, also if the platform is unreachable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders that are read since a time, because an operator asked for them."""
+"""A backfill of orders since a day, at the request of an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Address and key that lead to another store: reads, sends and removes nothing."""
+"""Address and key of another store: the daemon reads, sends and removes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks for what is new, while it goes on changing."""
+"""Polls find all changes while the list keeps changing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks over lists that move between two pages: no row is skipped."""
+"""A pass over a list that changes between two pages skips no row."""
 
 from __future__ import annotations
 

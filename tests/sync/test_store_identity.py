@@ -1,4 +1,4 @@
-"""First contact with a store: strict once, patient ever after."""
+"""The first contact with a store is strict; later starts continue with known facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks over lists whose totals, or whose words of more, are not to be trusted."""
+"""Passes over lists with unreliable totals or page links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scenes import payloads
 from scenes.scripted_platform import Connection, Request, document
 from scenes.stored import values_of
 from sync.conftest import reconciling
-from sync.test_walking import List, ids, walk_over
+from sync.test_list_pass import List, ids, walk_over
 
 if TYPE_CHECKING:
     from sync.conftest import Place

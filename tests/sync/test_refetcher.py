@@ -1,4 +1,4 @@
-"""Objects in doubt: read by their id, through the inbox, until it is settled."""
+"""Conflicting objects are refetched by id, through the inbox, until resolved."""
 
 from __future__ import annotations
 

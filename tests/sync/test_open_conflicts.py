@@ -1,4 +1,4 @@
-"""A doubt that stands keeps a walk from proving that the mirror is equal."""
+"""An open conflict keeps a full sync from proving that the mirror is equal."""
 
 from __future__ import annotations
 

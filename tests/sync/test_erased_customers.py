@@ -1,4 +1,4 @@
-"""Who was forgotten here and lives on at the platform: no walk calls that drift."""
+"""A customer who was erased here and exists at the platform is not drift."""
 
 from __future__ import annotations
 

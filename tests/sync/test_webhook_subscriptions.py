@@ -1,4 +1,4 @@
-"""The daemon's own webhook subscription: made, repaired, and nobody else's touched."""
+"""The daemon creates and repairs its own webhook subscription, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks, looks and repairs beside a real platform whose webhooks get lost."""
+"""Full syncs, polls and repairs with a real platform that loses webhooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full walk that is broken off and goes on forgets nothing of what it found."""
+"""An interrupted full sync continues and remembers the differences that it found."""
 
 from __future__ import annotations
 

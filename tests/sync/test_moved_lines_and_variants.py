@@ -1,4 +1,4 @@
-"""What a walk makes good of lines and variants that stood in another one's place."""
+"""A full sync repairs lines and variants that took the place of others."""
 
 from __future__ import annotations
 

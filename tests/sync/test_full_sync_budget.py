@@ -1,4 +1,4 @@
-"""A walk at the platform's pace: all that is spare is used, and no more."""
+"""A full sync uses the spare rate budget of the platform, and no more than that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loops of one store: a list in trouble holds up nothing but itself."""
+"""The sync loops of one store: a failing list blocks no other list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon's own webhook subscription, whatever the platform answers about it."""
+"""How the daemon handles strange responses about its own webhook subscription."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a walk did not show: asked for one by one, in a walk and in a dry run alike."""
+"""Objects that a pass did not show are read one by one, also in a dry run."""
 
 from __future__ import annotations
 

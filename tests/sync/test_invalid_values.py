@@ -1,4 +1,4 @@
-"""Values of a platform that no list should hold: they end nothing, and hide nothing."""
+"""Invalid values in the platform's lists stop nothing and hide no other rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scenes.stock_history import HISTORY, move
 from scenes.stored import count, rows_of
 from scenes.waiting import until
 from sync.conftest import reconciling
-from sync.test_running import ended, running
+from sync.test_sync_scheduler import ended, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
