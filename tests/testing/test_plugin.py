@@ -1,4 +1,4 @@
-"""What tests of other projects rely on, beyond what the example project shows."""
+"""The pytest plugin for other projects, beyond what the example project shows."""
 
 from __future__ import annotations
 
