@@ -1,4 +1,4 @@
-"""A capture holds every byte, and says what is wrong with one that does not."""
+"""A capture has every byte, and an incomplete capture is reported."""
 
 from __future__ import annotations
 

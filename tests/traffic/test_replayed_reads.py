@@ -1,4 +1,4 @@
-"""A replay has no platform to ask: what it holds is all there is, in any order."""
+"""A replay of recorded reads needs no platform, in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inbox read back: what is wanted, whole, and what has no bytes any more."""
+"""Stored events are exported by filter; pruned events are omitted and counted."""
 
 from __future__ import annotations
 

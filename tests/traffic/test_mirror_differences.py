@@ -1,4 +1,4 @@
-"""Two mirrors are equal when they say the same of the store, and only then."""
+"""Two mirrors are equal only if they have the same content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliveries are sent to one store's receiver, with the headers that they came with."""
+"""Captured webhooks are sent again to one store's receiver, with their headers."""
 
 from __future__ import annotations
 
