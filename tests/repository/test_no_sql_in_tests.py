@@ -86,7 +86,7 @@ ALLOWED = {
     "tests/simulation/platform.py": REFERENCE,
     "tests/simulation/program.py": FILE,
     "tests/simulation/writing.py": FILE,
-    "tests/zz_secrets/test_everywhere.py": OPERATOR,
+    "tests/zz_secrets/test_canary_secrets.py": OPERATOR,
     "tests/zz_secrets/test_tracking_tokens.py": REFERENCE,
 }
 """Files whose SQL is not of Backhaul's tables, or is there for other tests."""

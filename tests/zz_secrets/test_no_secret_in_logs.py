@@ -1,4 +1,4 @@
-"""No log of any process shows a secret: what the end of each run finds in them."""
+"""The check that no log of any process contains a secret."""
 
 from __future__ import annotations
 

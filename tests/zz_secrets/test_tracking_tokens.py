@@ -1,4 +1,4 @@
-"""A tracking token in any file but a letter is found, whatever surrounds it."""
+"""A tracking token in any file except a mail is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What guards every test can fail: the loop's guard, and what tests require."""
+"""The guards of the test suite can fail every test."""
 
 from __future__ import annotations
 

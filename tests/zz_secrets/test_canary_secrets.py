@@ -1,6 +1,6 @@
-"""A daemon whose every secret is a canary, beside servers that repeat what they hear.
+"""A daemon whose every secret is a canary, with servers that echo what they receive.
 
-Whatever it prints, keeps, serves or sends shows none of them but where they belong.
+No secret is in its output, files or requests, except where it belongs.
 """
 
 from __future__ import annotations
