@@ -185,6 +185,38 @@ async def test_an_expired_receipt_ends_no_pick(dock: Dock) -> None:
     assert "1 x A for order 1001" in str(answer.body["what"])
 
 
+@pytest.mark.parametrize("mode", ["pick", "count"])
+async def test_an_expired_scan_that_comes_again_ends_no_later_session(
+    dock: Dock, mode: str
+) -> None:
+    """Its answer was lost; meanwhile somebody begins to work with the device."""
+    dock.seconds = 4 * DAY_SECONDS
+    late = {"mode": mode, "code": "A", "sequence": 1, "at": SCANNED}
+    assert (await dock.scan(**late)).status == 422
+    if mode == "pick":
+        await dock.scan(mode=mode, code="1001", sequence=2)
+    await dock.scan(mode=mode, code="B", sequence=3)
+    assert (await dock.scan(**late)).status == 422
+    (bad,) = dock.host.bad.values()
+    assert "1001" not in bad.reason
+    closed = await dock.scan(mode=mode, code="BH-CLOSE", sequence=4)
+    assert closed.status == 200
+
+
+async def test_an_expired_receipt_that_comes_again_ends_no_later_session(
+    dock: Dock,
+) -> None:
+    """It has no mode of its own, and its device has another one since."""
+    await dock.scan(code="BH-RECEIVE", sequence=1)
+    dock.seconds = 4 * DAY_SECONDS
+    late = {"code": "A", "sequence": 2, "at": SCANNED}
+    assert (await dock.scan(**late)).status == 422
+    for number, code in enumerate(["BH-COUNT", "B"], 3):
+        assert (await dock.scan(code=code, sequence=number)).status == 200
+    assert (await dock.scan(**late)).status == 422
+    assert (await dock.scan(code="BH-CLOSE", sequence=5)).status == 200
+
+
 async def test_a_scan_with_an_id_counts_once_under_any_device(dock: Dock) -> None:
     scan = b'{"mode": "receive", "code": "A", "scanId": "0123456789abcdef-1"}'
     assert (await dock.post(scan)).status == 200

@@ -58,20 +58,31 @@ def end_session(
         return EndedSession(what, units)
     device = sessions.device(scan.device) or DeviceState(first_mode)
     mode = scan.mode or device.mode
+    at_work = _taken_from(sessions, scan, device, mode)
+    ended = EndedSession() if at_work is None else _ended(sessions, at_work, mode)
+    # A scan that ended nothing too: a session that begins later is not its own.
+    session = None if at_work is None else at_work.id
+    known = KnownScan(f"{ended.what}\n{ended.units}", session)
+    sessions.remember(_known_as(key), known)
+    return ended
+
+
+def _taken_from(
+    sessions: Sessions, scan: Scan, device: DeviceState, mode: str
+) -> Session | None:
+    """Return the open order or count that the scan belonged to; its device leaves it.
+
+    Returns None if there is none. A receipt belongs to none.
+    """
     if mode == "receive":
-        return EndedSession()
-    at_work = None if device.session is None else sessions.find(device.session)
+        return None
+    found = None if device.session is None else sessions.find(device.session)
     if mode == "count":
-        at_work = sessions.open_one("count", "", scan.device)
+        found = sessions.open_one("count", "", scan.device)
     sessions.put_device(
         scan.device, DeviceState(device.mode if scan.code in COMMANDS else mode)
     )
-    if at_work is None or at_work.state != "open":
-        return EndedSession()
-    ended = _ended(sessions, at_work, mode)
-    known = KnownScan(f"{ended.what}\n{ended.units}", at_work.id)
-    sessions.remember(_known_as(key), known)
-    return ended
+    return found if found is not None and found.state == "open" else None
 
 
 def _known_as(key: str) -> str:
