@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from backhaul_connectors.scanner.actions import COMMANDS, MODE_CODES, normalized
 from backhaul_connectors.scanner.deduplication import RecentScans
-from backhaul_connectors.scanner.expiry import (
+from backhaul_connectors.scanner.expired_scans import (
     days_old,
     end_session,
     expired,
