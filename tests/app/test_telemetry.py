@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
 import httpx
@@ -143,11 +144,13 @@ async def test_a_delivery_names_the_trace_of_its_webhook(
     assert headers["traceparent"].startswith(f"00-{delivery.trace}-{delivery.id}-")
 
 
+@pytest.mark.parametrize("of_signal", ["", "TRACES_", "METRICS_"])
 async def test_a_variable_adds_nothing_to_a_setting(
-    collector: Collector, monkeypatch: pytest.MonkeyPatch
+    of_signal: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The SDK reads the variables too: a key would go to another collector."""
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=of-another")
+    key = "api-key=of-another"
+    monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{of_signal}HEADERS", key)
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "team=another")
     settings = Settings(otlp_endpoint=collector.url, headers=SecretStr("tenant=shop"))
     telemetry = Telemetry(settings, Metrics())
@@ -161,6 +164,22 @@ async def test_a_variable_adds_nothing_to_a_setting(
         assert "api-key" not in headers
     assert collector.resources
     assert not any("team" in resource for resource in collector.resources)
+
+
+def test_the_variables_are_there_for_other_programs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Programs that the daemon starts read them too; an empty one is not unset."""
+    given = {
+        "OTEL_EXPORTER_OTLP_HEADERS": "",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "api-key=k",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("OTEL_SERVICE_NAME", raising=False)
+    Telemetry(Settings(otlp_endpoint="http://127.0.0.1:9"), Metrics()).stop()
+    assert {name: os.environ.get(name) for name in given} == given
+    assert "OTEL_SERVICE_NAME" not in os.environ
 
 
 async def test_the_metrics_are_those_of_prometheus(

@@ -101,6 +101,12 @@ OTEL_VARIABLES: dict[str, KeyPath] = {
     "OTEL_RESOURCE_ATTRIBUTES": ("telemetry", "resource_attributes"),
 }
 """The standard variables of OpenTelemetry that are settings here, the address first."""
+OTEL_HEADERS_OF_SIGNALS = (
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+)
+"""Variables with keys that are no settings: they belong to the address of one signal,
+which is none either."""
 OTEL_DISABLED = "OTEL_SDK_DISABLED"
 OTEL_SIGNALS: tuple[KeyPath, ...] = (("telemetry", "traces"), ("telemetry", "metrics"))
 SECRET_VARIABLE = f"{PREFIX}WEBHOOK_SECRET"

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from backhaul.observe.otel.export_queue import ExportQueue
 from backhaul.observe.otel.metric_points import metrics_data
 from backhaul.observe.otel.tracer import OtelTracer, nanoseconds_now
-from backhaul.settings.sources import OTEL_VARIABLES
+from backhaul.settings.sources import OTEL_HEADERS_OF_SIGNALS, OTEL_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -151,15 +151,17 @@ class Telemetry:
 
 @contextmanager
 def _own_variables_hidden() -> Iterator[None]:
-    """Hide the variables that are settings: the SDK would add their values to ours.
+    """Hide variables whose values the SDK would add to our settings.
 
     A key in a variable would then go to the collector of the configuration file.
     """
-    hidden = {name: os.environ.pop(name, None) for name in OTEL_VARIABLES}
+    names = (*OTEL_VARIABLES, *OTEL_HEADERS_OF_SIGNALS)
+    hidden = {name: os.environ.pop(name, None) for name in names}
     try:
         yield
     finally:
-        os.environ.update({name: each for name, each in hidden.items() if each})
+        given = {name: each for name, each in hidden.items() if each is not None}
+        os.environ.update(given)
 
 
 class _Export(Struct, Generic[T], frozen=True):
