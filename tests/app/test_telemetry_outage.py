@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,9 @@ import pytest
 from loguru import logger
 
 from backhaul.core.clock import SystemClock
+from backhaul.observe.metrics import Metrics
+from backhaul.observe.otel.telemetry import SDK_LOGGER, Telemetry
+from backhaul.settings.telemetry import Telemetry as Settings
 from backhaul.store.sqlite.opening import open_store
 from scenes.daemon import NOBODY, Office, connected
 from scenes.otlp_collector import collecting
@@ -128,3 +133,34 @@ async def test_a_collector_that_refuses_is_reported_once(
     assert lines.count("telemetry.failing") == 1
     assert lines.count("telemetry.resumed") == 1
     assert "library.logged" not in lines
+
+
+def test_a_failure_is_reported_with_the_words_of_its_own_export() -> None:
+    """Spans and metrics are exported in two threads, at the same time."""
+    said: list[str] = []
+    sink = logger.add(lambda message: said.append(str(message)), format="{message}")
+    telemetry = Telemetry(Settings(otlp_endpoint="http://127.0.0.1:9"), Metrics())
+    refused, other_begun, reported = (threading.Event() for _ in range(3))
+
+    def refuse(_spans: list[str]) -> bool:
+        logging.getLogger(SDK_LOGGER).error("401 Unauthorized")
+        refused.set()
+        return not other_begun.wait(HANG_SECONDS)
+
+    def begin(_metrics: list[str]) -> bool:
+        other_begun.set()
+        return reported.wait(HANG_SECONDS)
+
+    spans = telemetry._queue("spans", refuse, 1, 1)
+    metrics = telemetry._queue("metrics", begin, 1, 1)
+    try:
+        spans.put("a span")
+        assert refused.wait(HANG_SECONDS)
+        metrics.put("a metric")
+        spans.stop(HANG_SECONDS)
+        reported.set()
+        metrics.stop(HANG_SECONDS)
+    finally:
+        telemetry.stop()
+        logger.remove(sink)
+    assert "does not take telemetry: 401 Unauthorized." in said[0]

@@ -226,12 +226,24 @@ class Outage:
 
 
 class _LastWords(logging.Handler):
-    """Keeps the SDK's last words: it logs each failed export, several times."""
+    """Keeps the SDK's last words: it logs each failed export, several times.
+
+    Each queue exports in its own thread, where the SDK also logs: `words` are those of
+    the present thread.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.words = ""
+        self._of_thread = threading.local()
         self._logger = logging.getLogger(SDK_LOGGER)
+
+    @property
+    def words(self) -> str:
+        return getattr(self._of_thread, "words", "")
+
+    @words.setter
+    def words(self, words: str) -> None:
+        self._of_thread.words = words
 
     def install(self) -> None:
         """Take over what the SDK logs."""
