@@ -54,3 +54,21 @@ def of_an_authority(
         for command in commands:
             subprocess.run([openssl, *command], check=True, capture_output=True)
     return authority, certificate, key
+
+
+def hash_of(certificate: Path) -> str:
+    """Return the name by which OpenSSL finds a certificate in a folder."""
+    command = [require("openssl"), "x509", "-hash", "-noout", "-in", str(certificate)]
+    with on_purpose():
+        found = subprocess.run(command, check=True, capture_output=True, text=True)
+    return found.stdout.strip()
+
+
+def locked_key(key: Path) -> Path:
+    """Return a copy of a key that has a passphrase."""
+    locked = key.with_suffix(".locked")
+    command = [require("openssl"), "pkey", "-aes256", "-passout", "pass:x1y2z3"]
+    command += ["-in", str(key), "-out", str(locked)]
+    with on_purpose():
+        subprocess.run(command, check=True, capture_output=True)
+    return locked

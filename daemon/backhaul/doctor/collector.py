@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import ssl
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import httpx
 
@@ -19,6 +21,8 @@ CHECK = "telemetry"
 CHECK_SECONDS = 10.0
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 PREFIX = "OTEL_EXPORTER_OTLP_"
+BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""The variables with which `requests` finds the authorities of all servers."""
 NOTHING = b""
 """An export without a span or a metric, as protobuf encodes it."""
 _REFUSED = frozenset({401, 403})
@@ -43,10 +47,10 @@ async def _check(
     """Return a warning at most: Backhaul works without a collector."""
     url = f"{settings.endpoint}/v1/{signal}"
     try:
-        context = _tls(signal)
-    except OSError as error:  # an ssl.SSLError is one
-        said = f"the certificates for {url} cannot be read: {error}"
-        return warn(CHECK, said, f"correct {PREFIX}CERTIFICATE or {PREFIX}CLIENT_…")
+        context = _tls(url, signal)
+    except OSError as error:
+        said = f"the certificates for {url} cannot be used: {error}"
+        return warn(CHECK, said, "correct the variable, or the file that it names")
     try:
         async with httpx.AsyncClient(
             verify=context, timeout=CHECK_SECONDS, headers=headers
@@ -65,21 +69,51 @@ async def _check(
     return warn(CHECK, said, f"{fix}, as otlp_endpoint in [telemetry]")
 
 
-def _tls(signal: str) -> ssl.SSLContext:
+def _tls(url: str, signal: str) -> ssl.SSLContext:
     """Return the TLS context of a signal's exporter, which reads the same variables.
 
-    Raises OSError if a certificate or key cannot be read.
+    The exporter sends by `requests`: this lets its own variables outweigh those of
+    OpenTelemetry. Raises OSError if a certificate or key cannot be read.
     """
-    if authorities := _variable(signal, "CERTIFICATE"):
-        context = ssl.create_default_context(cafile=authorities)
-    else:
-        context = httpx.create_ssl_context()
-    if certificate := _variable(signal, "CLIENT_CERTIFICATE"):
-        context.load_cert_chain(certificate, _variable(signal, "CLIENT_KEY"))
+    if not url.lower().startswith("https:"):
+        return httpx.create_ssl_context(trust_env=False)
+    name, place = _given(*BUNDLES, *_variables(signal, "CERTIFICATE"))
+    with _named(f"{place} ({name})"):
+        if not place:
+            context = httpx.create_ssl_context(trust_env=False)
+        elif Path(place).is_dir():
+            context = ssl.create_default_context(capath=place)
+        else:
+            context = ssl.create_default_context(cafile=place)
+    name, certificate = _given(*_variables(signal, "CLIENT_CERTIFICATE"))
+    if certificate:
+        its, key = _given(*_variables(signal, "CLIENT_KEY"))
+        both = f" with {key} ({its})" if key else ""
+        with _named(f"{certificate} ({name}){both}"):
+            context.load_cert_chain(certificate, key or None, _refuse_passphrase)
     return context
 
 
-def _variable(signal: str, name: str) -> str | None:
-    """Return a standard variable of OpenTelemetry: that of the signal comes first."""
-    own = os.environ.get(f"{PREFIX}{signal.upper()}_{name}")
-    return own or os.environ.get(f"{PREFIX}{name}") or None
+def _refuse_passphrase() -> NoReturn:
+    """Raise OSError; without this function, OpenSSL asks on the terminal."""
+    raise OSError("the key has a passphrase, which the exporter does not know")
+
+
+@contextmanager
+def _named(files: str) -> Iterator[None]:
+    """Add the files and their variables to an OSError; that of `ssl` names neither."""
+    try:
+        yield
+    except OSError as error:  # an ssl.SSLError is one
+        raise OSError(f"{files}: {error}") from None
+
+
+def _variables(signal: str, name: str) -> tuple[str, str]:
+    """Return a variable of OpenTelemetry for a signal, and that for all signals."""
+    return f"{PREFIX}{signal.upper()}_{name}", f"{PREFIX}{name}"
+
+
+def _given(*names: str) -> tuple[str, str]:
+    """Return the first variable that has a value, and the value; empty if none has."""
+    found = ((name, os.environ.get(name, "")) for name in names)
+    return next((each for each in found if each[1]), ("", ""))
