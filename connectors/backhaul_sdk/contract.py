@@ -127,7 +127,8 @@ class Spec(Struct, frozen=True, kw_only=True):
     `shared` receives the valid settings of two connections, and whether both belong to
     one store. It names what both would read, such as the files of one folder, so that
     each record would be applied twice; it returns an empty text if there is nothing.
-    The daemon does not start with such a pair.
+    The daemon does not start with such a pair. `shared_hint` says what the operator can
+    do about it, other than to remove or disable one of the two.
 
     `takes_once` says that the other side ignores a repeated `Change.id`: an uncertain
     change is sent again, and `lookup` is not called.
@@ -147,6 +148,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     takes_once: bool = False
     meanings: Callable[[Any], Sequence[str]] = _no_meanings
     shared: Callable[[Any, Any, bool], str] = _nothing_shared
+    shared_hint: str = "give it a source of its own"
     preview: PreviewFile | None = None
     presets: ListPresets = _no_presets
 

@@ -167,12 +167,15 @@ class TestOrders:
             " a Delivery Note"
         )
 
-    async def test_without_a_customer_no_orders_are_written(
-        self, site: ErpNextDouble
+    @pytest.mark.parametrize("options", [{"customer": ""}, {"orders": "none"}])
+    async def test_without_a_customer_or_a_state_no_orders_are_written(
+        self, options: dict[str, str], site: ErpNextDouble
     ) -> None:
-        connector = site.connector(customer="")
+        connector = site.connector(**options)
         assert connector.topics() == frozenset()
         assert isinstance(await connector.push(placed(1)), Rejected)
+        await connector.check()
+        assert not [each for each in connector.findings() if "orders can" in each]
 
 
 def fault(status: int, kind: str, message: str = "x") -> Callable[[], web.Response]:

@@ -199,6 +199,14 @@ class TestOrders:
         assert isinstance(await connector.push(placed(1)), Rejected)
         assert newer.records.rows["sale.order"] == {}
 
+    async def test_an_order_that_was_written_before_the_setting_is_found(
+        self, newer: OdooDouble
+    ) -> None:
+        """Otherwise the host would send it again, without an end."""
+        await newer.connector(orders="quotation").push(placed(1))
+        found = await newer.connector(orders="none").lookup(placed(1))
+        assert found == Found("1")
+
 
 async def test_a_right_that_was_missing_is_no_fault_of_the_order(
     newer: OdooDouble,

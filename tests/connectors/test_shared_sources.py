@@ -144,6 +144,14 @@ SEPARATE = {
         odoo('orders = "quotation"\ncustomer = "a"'),
         odoo('customer = "b"'),
     ),
+    "orders of one customer of an ERPNext": (
+        erpnext(f'{ORDERS}customer = "a"'),
+        erpnext('customer = "a"\norders = "none"'),
+    ),
+    "orders of one customer of a Tryton": (
+        tryton(f'{ORDERS}customer = "a"'),
+        tryton('customer = "a"\nsale_state = "none"'),
+    ),
     "orders here, shipments there": (
         erpnext(f'{ORDERS}customer = "a"'),
         erpnext(),
@@ -178,6 +186,27 @@ def test_both_would_write_the_orders(tmp_path: Path, case: str) -> None:
         tmp_path, text, validate_together=registry.check_shared_sources
     )
     assert "takes the orders written to https://erp.example, which" in said
+
+
+@pytest.mark.parametrize(
+    ("connection", "setting"),
+    [
+        (odoo('orders = "quotation"'), "deliveries, one with orders"),
+        (erpnext('customer = "a"'), "delivery notes, one with orders"),
+        (tryton('customer = "a"'), "shipments, one with sale_state"),
+    ],
+)
+def test_how_two_connections_share_the_work_is_said(
+    connection: str, setting: str, tmp_path: Path
+) -> None:
+    text = configuration(connection, connection)
+    (said,) = complaints(
+        tmp_path, text, validate_together=registry.check_shared_sources
+    )
+    assert (
+        "let each do a part of the work: a connection with shipments = false reads no"
+        f' {setting} = "none" writes no orders' in said
+    )
 
 
 def test_everything_that_both_would_read_or_write_is_named(tmp_path: Path) -> None:

@@ -161,6 +161,25 @@ async def test_an_order_becomes_one_sale(
     assert [(float(q), float(p)) for q, p in lines] == [(2.0, 10.0)]
 
 
+@pytest.mark.parametrize("options", [{"customer": ""}, {"sale_state": "none"}])
+async def test_without_a_customer_or_a_state_no_orders_are_written(
+    connect: Callable[..., Tryton], server: TrytonServer, options: dict[str, str]
+) -> None:
+    connector = connect(**options)
+    assert connector.topics() == frozenset()
+    assert isinstance(await connector.push(sample_change(1)), Rejected)
+    assert server.rows("SELECT * FROM sale_sale") == []
+
+
+async def test_a_sale_that_was_written_before_the_setting_is_found(
+    connect: Callable[..., Tryton],
+) -> None:
+    """Otherwise the host would send it again, without an end."""
+    await connect(sale_state="draft").push(sample_change(1))
+    found = await connect(sale_state="none").lookup(sample_change(1))
+    assert isinstance(found, Found)
+
+
 async def test_a_shipment_that_is_done_fulfills_its_order(
     connect: Callable[..., Tryton], server: TrytonServer
 ) -> None:

@@ -17,6 +17,7 @@ from backhaul_sdk.erp import (
     OrderDelivery,
     read_batches,
     shared_by,
+    shared_hint,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ SPEC = Spec(
     secret_fields=frozenset({"api_secret"}),
     topics=ORDER_TOPICS,
     shared=shared_by("delivery notes", "customer"),
+    shared_hint=shared_hint("delivery notes", "orders"),
 )
 
 
@@ -82,12 +84,15 @@ class ErpNext(Connector["Settings"]):
         return ErpCursor.from_text(cursor).without_stock().to_text()
 
     def topics(self) -> frozenset[str]:
-        """Return the change topics that become sales orders: none without customer."""
+        """Return the change topics that become sales orders, if the settings say so."""
         return self.spec.topics if self.settings.writes_orders else frozenset()
 
     async def push(self, change: Change) -> Pushed:
         if not self.settings.writes_orders:
-            return Rejected("set customer: the customer of the sales orders")
+            return Rejected(
+                "set customer, the customer of the sales orders, and orders to"
+                ' "draft" or "submitted"'
+            )
         return await self._orders.push(change)
 
     async def lookup(self, change: Change) -> LookedUp:

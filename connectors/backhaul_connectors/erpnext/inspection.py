@@ -39,7 +39,7 @@ async def inspect(site: ErpNextSite, settings: Settings) -> Sequence[str]:
         found.append(f"{number:,} submitted delivery notes would be read")
     if settings.warehouses and settings.stock_seconds:
         found.append(await _stock(site, reader, settings))
-    if settings.customer:
+    if settings.writes_orders:
         found.append(await _orders(site, settings))
     return found
 
@@ -51,7 +51,7 @@ async def _require_readable(site: ErpNextSite, settings: Settings) -> None:
         doctypes += [NOTE, SALES_ORDER]
     if settings.warehouses and settings.stock_seconds:
         doctypes += ["Item", "Bin", "Warehouse"]
-    if settings.customer:
+    if settings.writes_orders:
         doctypes += ["Customer", SALES_ORDER, "Item", "Address", "Country"]
         doctypes += ["Company"] if settings.company else []
     refused: dict[str, str] = {}

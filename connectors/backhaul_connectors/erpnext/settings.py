@@ -52,8 +52,10 @@ class Settings(ErpSettings):
         default="",
         description="Company of new sales orders; without it, the user's default.",
     )
-    orders: Literal["draft", "submitted"] = Field(
-        default="draft", description="State that a new sales order is advanced to."
+    orders: Literal["none", "draft", "submitted"] = Field(
+        default="draft",
+        description='State that a new sales order is advanced to; with "none" no '
+        "orders are written.",
     )
     delivery_days: int = Field(
         default=3,
@@ -69,7 +71,7 @@ class Settings(ErpSettings):
 
     @property
     def writes_orders(self) -> bool:
-        return self.customer != ""
+        return self.customer != "" and self.orders != "none"
 
     @field_validator("time_zone")
     @classmethod

@@ -18,6 +18,7 @@ from backhaul_sdk.erp import (
     OrderDelivery,
     read_batches,
     shared_by,
+    shared_hint,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ SPEC = Spec(
     secret_fields=frozenset({"api_key"}),
     topics=ORDER_TOPICS,
     shared=shared_by("deliveries", "customer", "sales_team"),
+    shared_hint=shared_hint("deliveries", "orders"),
 )
 
 

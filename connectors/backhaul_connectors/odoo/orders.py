@@ -89,8 +89,11 @@ class OdooSales:
         return found[0] if found else None
 
     def _is_complete(self, sale: Mapping[str, Any]) -> bool:
-        """Return True if it has its final state, or a person cancelled it."""
-        if sale["state"] == CANCELLED or self._settings.orders == "quotation":
+        """Return True if it has its final state, or a person cancelled it.
+
+        Any state is final for a connection that writes no orders any more.
+        """
+        if sale["state"] == CANCELLED or self._settings.orders != "confirmed":
             return True
         return sale["state"] in CONFIRMED
 

@@ -12,7 +12,13 @@ from backhaul_connectors.tryton.reader import TrytonCursor, TrytonReader
 from backhaul_connectors.tryton.rpc import TrytonClient
 from backhaul_connectors.tryton.settings import Settings
 from backhaul_sdk import Capability, Connector, Rejected, Spec
-from backhaul_sdk.erp import ORDER_TOPICS, OrderDelivery, read_batches, shared_by
+from backhaul_sdk.erp import (
+    ORDER_TOPICS,
+    OrderDelivery,
+    read_batches,
+    shared_by,
+    shared_hint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -29,6 +35,7 @@ SPEC = Spec(
     secret_fields=frozenset({"password"}),
     topics=ORDER_TOPICS,
     shared=shared_by("shipments", "customer"),
+    shared_hint=shared_hint("shipments", "sale_state"),
 )
 
 
@@ -73,12 +80,15 @@ class Tryton(Connector["Settings"]):
         return replace(TrytonCursor.from_text(cursor), product=0, counted=0.0).to_text()
 
     def topics(self) -> frozenset[str]:
-        """Return the change topics that become sales: none without a customer party."""
+        """Return the change topics that become sales, if the settings say so."""
         return self.spec.topics if self.settings.writes_orders else frozenset()
 
     async def push(self, change: Change) -> Pushed:
         if not self.settings.writes_orders:
-            return Rejected("set customer: the party of the sales")
+            return Rejected(
+                "set customer, the party of the sales, and a sale_state other than"
+                ' "none"'
+            )
         return await self._orders.push(change)
 
     async def lookup(self, change: Change) -> LookedUp:

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from backhaul_connectors.tryton.settings import Settings
     from backhaul_sdk import Change, LookedUp
 
-STEPS = {"draft": (), "quotation": ("quote",), "confirmed": ("quote", "confirm")}
+STEPS = {
+    "none": (),
+    "draft": (),
+    "quotation": ("quote",),
+    "confirmed": ("quote", "confirm"),
+}
 STATES = ("draft", "quotation", "confirmed", "processing", "done")
 """The states of a sale, in order; `cancelled` is not in the order."""
 
@@ -57,10 +62,14 @@ class TrytonSales:
         return found[0] if found else None
 
     def is_complete(self, sale: dict[str, Any]) -> bool:
-        """Return True if a sale has its final state, or a person cancelled it."""
-        wanted = STATES.index(self._settings.sale_state)
-        state = sale["state"]
-        return state == "cancelled" or STATES.index(state) >= wanted
+        """Return True if a sale has its final state, or a person cancelled it.
+
+        Any state is final for a connection that writes no orders any more.
+        """
+        wanted, state = self._settings.sale_state, sale["state"]
+        if wanted == "none" or state == "cancelled":
+            return True
+        return STATES.index(state) >= STATES.index(wanted)
 
     async def place(self, change: Change) -> str:
         """Create or advance the order's sale as the settings say; return its id."""

@@ -22,8 +22,10 @@ class Settings(ErpSettings):
         description="Code of the party that sales are written for; with it only its "
         "shipments are read. Needed to write orders.",
     )
-    sale_state: Literal["draft", "quotation", "confirmed"] = Field(
-        default="quotation", description="State that a new sale is advanced to."
+    sale_state: Literal["none", "draft", "quotation", "confirmed"] = Field(
+        default="quotation",
+        description='State that a new sale is advanced to; with "none" no orders are '
+        "written.",
     )
     shipping_product: str = Field(
         default="",
@@ -54,4 +56,4 @@ class Settings(ErpSettings):
 
     @property
     def writes_orders(self) -> bool:
-        return self.customer != ""
+        return self.customer != "" and self.sale_state != "none"

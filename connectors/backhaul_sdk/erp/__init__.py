@@ -25,7 +25,7 @@ from backhaul_sdk.erp.orders import ORDER_TOPICS, OrderBook, OrderDelivery
 from backhaul_sdk.erp.paging import ErpCursor, RecordPage, all_rows, read_batches
 from backhaul_sdk.erp.rows import Goods, Parcel, fulfillment, stock_count, total_units
 from backhaul_sdk.erp.server import ErpServer, compact, error_document
-from backhaul_sdk.erp.settings import ErpSettings, shared_by
+from backhaul_sdk.erp.settings import ErpSettings, shared_by, shared_hint
 
 __all__ = [
     "ORDER_TOPICS",
@@ -53,6 +53,7 @@ __all__ = [
     "read_batches",
     "require_known",
     "shared_by",
+    "shared_hint",
     "shipping_price",
     "stock_count",
     "total_units",

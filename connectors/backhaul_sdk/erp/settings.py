@@ -99,6 +99,17 @@ def shared_by(
     return shared
 
 
+def shared_hint(shipments: str, orders: str) -> str:
+    """Return the `Spec.shared_hint` of an ERP.
+
+    `shipments` is its word for them; `orders` is the setting with the value "none".
+    """
+    return (
+        "let each do a part of the work: a connection with shipments = false reads no"
+        f' {shipments}, one with {orders} = "none" writes no orders'
+    )
+
+
 def _are_apart(one: ErpSettings, other: ErpSettings, parts: tuple[str, ...]) -> bool:
     values = ((getattr(one, part), getattr(other, part)) for part in parts)
     return any(mine and theirs and mine != theirs for mine, theirs in values)

@@ -143,8 +143,8 @@ def check_shared_sources(instances: Mapping[str, Instance]) -> list[Finding]:
             f"connectors.{other}",
             f"takes {shared}, which connectors.{one} also takes: Backhaul would"
             " apply each record twice",
-            "remove one of the two, set enabled = false for it, or give it a source of"
-            " its own",
+            "remove one of the two, set enabled = false for it, or"
+            f" {connector.spec.shared_hint}",
         )
         for one, other in combinations(settings, 2)
         if instances[one].type == instances[other].type
