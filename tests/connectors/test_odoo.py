@@ -22,7 +22,7 @@ from connectors.odoo_double import KEY, OdooDouble
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from backhaul_sdk import Connector, Record
+    from backhaul_sdk import Batch, Connector, Record
 
 pytestmark = [pytest.mark.programs]
 VERSIONS = ["14.0", "16.0", "17.0", "18.0", "19.0"]
@@ -52,6 +52,10 @@ async def pulled(
     await connector.open()
     await host.pull(connector)
     return [*host.records.values(), *host.bad.values()]
+
+
+def keys_of(batch: Batch) -> list[str]:
+    return [record.key for record in batch.records]
 
 
 class TestDeliveries:
@@ -199,6 +203,29 @@ class TestDeliveries:
         connector = newer.connector(stock_seconds=0, batch_rows=2)
         assert len(await pulled(connector)) == len(late_first)
 
+    async def test_deliveries_that_change_between_two_pages_move_no_others(
+        self, newer: OdooDouble
+    ) -> None:
+        """A page by its offset would leave out as many as left the window before it."""
+        orders = [f"ord_{number}" for number in range(6)]
+        written = {order: newer.deliver(newer.sell(order)) for order in orders}
+        newer.now += timedelta(seconds=1)
+        connector = newer.connector(stock_seconds=0, batch_rows=2)
+        pages = connector.pull(None)
+        read = [keys_of(await anext(pages))]
+        newer.now += timedelta(seconds=1)
+        for order in ("ord_0", "ord_5"):
+            row = newer.records.rows["stock.picking"][written[order]]
+            row["write_date"] = newer.now
+        newer.now += timedelta(seconds=1)
+        batches = [batch async for batch in pages]
+        cursor = batches[-1].cursor
+        batches += [batch async for batch in connector.pull(cursor)]
+        read += [keys_of(batch) for batch in batches if batch.records]
+        keys = [f"picking:{id_}:{order}" for order, id_ in written.items()]
+        once, again = keys[:5], [keys[0], keys[5]]
+        assert [key for page in read for key in page] == [*once, *again]
+
     async def test_the_clock_is_read_once_for_all_pages(self, odoo: OdooDouble) -> None:
         for number in range(5):
             odoo.deliver(odoo.sell(f"ord_{number}"))
@@ -295,6 +322,20 @@ class TestStock:
         assert level.quantity == 1, "ten tenths are one"
         assert isinstance(bad, Bad)
         assert bad.reason.startswith("quantity of MUG must be a whole number, not 0.1")
+
+    async def test_products_that_change_between_two_pages_move_no_others(
+        self, newer: OdooDouble
+    ) -> None:
+        """Somebody archives a product that was read, and creates another one."""
+        products = {sku: newer.product(sku) for sku in ("A", "B", "C", "D")}
+        connector = newer.connector(shipments=False, batch_rows=2)
+        pages = connector.pull(None)
+        read = [*(await anext(pages)).records]
+        del newer.records.rows["product.product"][products["A"]]
+        newer.product("E")
+        read += [record async for batch in pages for record in batch.records]
+        skus = [each.sku for each in read if isinstance(each, StockLevel)]
+        assert skus == ["LS-S", "A", "B", "C", "D", "E"]
 
     async def test_the_stock_is_read_when_it_is_due(self, newer: OdooDouble) -> None:
         newer.stock(newer.shirt, 4.0)
