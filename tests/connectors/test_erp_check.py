@@ -57,8 +57,8 @@ async def test_odoo_is_checked_with_one_command(odoo: OdooDouble) -> None:
     assert said.out.splitlines() == [
         "shop: ready",
         f"shop: {odoo.url} is Odoo 17.0, and its json-rpc works",
-        "shop: 1 finished deliveries would be read",
-        "shop: the stock of 1 products with a default_code would be read from 0 quants",
+        "shop: 1 finished delivery would be read",
+        "shop: the stock of 1 product with a default_code would be read from 0 quants",
     ]
     found = (await checked(odoo_table(odoo), "--json")).json()
     assert len(found["notices"]) == 3
@@ -91,5 +91,5 @@ network = {{ allow = ["127.0.0.1"], ports = [{site.port}], allow_http = true }}
         f"shop: {site.url} is ERPNext 15.2.0, its time zone is Asia/Kolkata, and the"
         f" key is that of {erpnext_double.USER}",
         "shop: 0 submitted delivery notes would be read",
-        "shop: the stock of 1 items would be read from 0 bins",
+        "shop: the stock of 1 item would be read from 0 bins",
     ]

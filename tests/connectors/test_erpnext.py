@@ -263,8 +263,8 @@ class TestCheck:
         assert connector.findings() == [
             f"{site.url} is ERPNext 15.2.0, its time zone is Asia/Kolkata, and the key"
             f" is that of {USER}",
-            "1 submitted delivery notes would be read",
-            "the stock of 1 items would be read from 1 bins",
+            "1 submitted delivery note would be read",
+            "the stock of 1 item would be read from 1 bin",
             "orders can be written: the user may create sales orders and addresses",
         ]
 

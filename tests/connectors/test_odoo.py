@@ -362,8 +362,8 @@ class TestCheck:
         api = "json-2" if odoo.major >= 19 else "json-rpc"
         assert connector.findings() == [
             f"{odoo.url} is Odoo {odoo.version}, and its {api} works",
-            "1 finished deliveries would be read",
-            "the stock of 1 products with a default_code would be read from 1 quants",
+            "1 finished delivery would be read",
+            "the stock of 1 product with a default_code would be read from 1 quant",
             "orders can be written: the user may create sales orders and contacts",
         ]
 

@@ -47,7 +47,7 @@ RIGHT = [
     ("OK order 1003 begun", ""),
     ("OK 1 x LS-XL for order 1003", ""),
     ("OK parcel 1Z999AA10123456784 for order 1003", ""),
-    ("OK order 1003 finished with 1 units", "on its way"),
+    ("OK order 1003 finished with 1 unit", "on its way"),
     ("NO no order or count is open", ""),
 ]
 """What the lines of the case are answered: the beginning, and what it says besides."""
@@ -238,7 +238,7 @@ async def test_a_code_that_cannot_be_picked_is_refused_and_the_rest_ships(
     answer = await said(dock, code, mode="pick")
     assert answer.startswith("422")
     assert why in answer
-    assert "finished with 1 units" in await said(dock, "BH-CLOSE")
+    assert "finished with 1 unit" in await said(dock, "BH-CLOSE")
     (record,) = records(store)
     assert isinstance(record, Fulfillment)
     assert record.lines == (Line(sku="LS-XL", quantity=1),)

@@ -83,7 +83,7 @@ async def test_an_old_scan_that_was_stored_in_time_is_known(dock: Dock) -> None:
     records = dock.records()
     assert [r.sku for r in records if isinstance(r, StockAdjustment)] == ["A"]
     closed = await dock.scan(mode="count", code="BH-CLOSE", sequence=3)
-    assert "the count of 1 SKUs" in str(closed.body["what"])
+    assert "the count of 1 SKU" in str(closed.body["what"])
 
 
 async def test_an_old_code_is_not_added_to_an_order(dock: Dock) -> None:
@@ -119,7 +119,7 @@ async def test_codes_after_an_expired_order_are_not_picked_for_another(
     assert "order 1001 stays open with 1 unit: scan 1001 to continue" in first.reason
     assert "1001" not in last.reason
     resumed = await dock.scan(mode="pick", code="1001", sequence=8)
-    assert "order 1001 resumed, 1 units so far" in str(resumed.body["what"])
+    assert "order 1001 resumed, 1 unit so far" in str(resumed.body["what"])
 
 
 async def test_an_expired_scan_of_a_count_ends_the_count(dock: Dock) -> None:
@@ -155,7 +155,7 @@ async def test_an_expired_end_of_a_count_says_what_it_discards(
     begun = await dock.scan(code="B")
     assert str(begun.body["what"]) == "1 x B for the count, 1 so far"
     closed = await dock.scan(code="BH-CLOSE")
-    assert "the count of 1 SKUs" in str(closed.body["what"])
+    assert "the count of 1 SKU" in str(closed.body["what"])
 
 
 async def test_an_expired_mode_code_sets_the_mode_of_later_codes(dock: Dock) -> None:

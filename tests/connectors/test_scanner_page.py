@@ -108,7 +108,7 @@ async def test_scans_are_sent_in_their_order_though_the_clock_was_set_back(
     await entered.scan("BH-CLOSE")
     await entered.shows("kept", "kept here: 3")
     await entered.comes_back()
-    await entered.shows("good", "order 1001 finished with 1 units")
+    await entered.shows("good", "order 1001 finished with 1 unit")
 
 
 @pytest.mark.programs

@@ -8,6 +8,7 @@ from backhaul_connectors.erpnext.orders import SALES_ORDER
 from backhaul_connectors.erpnext.reader import NOTE, ErpNextReader
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.erp import AccessRefused, NotNow
+from backhaul_sdk.fields import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,8 @@ async def inspect(site: ErpNextSite, settings: Settings) -> Sequence[str]:
     reader = ErpNextReader(site, settings)
     if settings.shipments:
         number = await site.count(NOTE, reader.note_filters())
-        found.append(f"{number:,} submitted delivery notes would be read")
+        notes = counted(number, "submitted delivery note")
+        found.append(f"{notes} would be read")
     if settings.warehouses and settings.stock_seconds:
         found.append(await _stock(site, reader, settings))
     if settings.writes_orders:
@@ -82,7 +84,10 @@ async def _stock(site: ErpNextSite, reader: ErpNextReader, settings: Settings) -
         )
     items = await site.count("Item", reader.item_filters())
     bins = await site.count("Bin", [("warehouse", "in", named)])
-    return f"the stock of {items:,} items would be read from {bins:,} bins"
+    return (
+        f"the stock of {counted(items, 'item')} would be read from"
+        f" {counted(bins, 'bin')}"
+    )
 
 
 async def _require_named(site: ErpNextSite, settings: Settings) -> None:

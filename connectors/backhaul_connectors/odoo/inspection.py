@@ -8,6 +8,7 @@ from backhaul_connectors.odoo.contacts import CONTACT
 from backhaul_connectors.odoo.reader import MOVE_LINE, PICKING, OdooReader
 from backhaul_sdk import CheckFailed
 from backhaul_sdk.erp import AccessRefused, RequestRefused
+from backhaul_sdk.fields import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +71,8 @@ async def _require_readable(server: OdooClient, settings: Settings) -> None:
 
 async def _shipments(server: OdooClient, reader: OdooReader) -> list[str]:
     number = await server.count(PICKING, await reader.shipment_domain())
-    found = [f"{number:,} finished deliveries would be read"]
+    deliveries = counted(number, "finished delivery", "finished deliveries")
+    found = [f"{deliveries} would be read"]
     shape = await reader.shape()
     if not shape.has_carriers:
         found.append(
@@ -87,8 +89,8 @@ async def _stock(
     quants = await server.count("stock.quant", await reader.quant_domain())
     field = settings.sku_field
     return [
-        f"the stock of {products:,} products with a {field} would be read from"
-        f" {quants:,} quants"
+        f"the stock of {counted(products, 'product')} with a {field} would be read from"
+        f" {counted(quants, 'quant')}"
     ]
 
 

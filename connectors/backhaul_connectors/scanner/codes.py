@@ -19,6 +19,7 @@ from backhaul_connectors.scanner.gs1 import (
 )
 from backhaul_connectors.scanner.labels import label_of
 from backhaul_connectors.scanner.scan import SEPARATOR, ScanRefused
+from backhaul_sdk.fields import counted
 
 if TYPE_CHECKING:
     from backhaul_connectors.scanner.gs1 import Gs1Content
@@ -56,7 +57,8 @@ class ScannedArticle(Struct, frozen=True):
             what = f"this code holds several units of {self.name} and states no number"
             raise ScanRefused(422, f"{what}: scan a single unit, or send quantity")
         if self.units and quantity not in (None, self.units):
-            what = f"the code itself says {self.units} units, quantity says {quantity}"
+            units = counted(self.units, "unit")
+            what = f"the code itself says {units}, quantity says {quantity}"
             raise ScanRefused(422, f"{what}: leave quantity out")
         return self.units or quantity or 1
 

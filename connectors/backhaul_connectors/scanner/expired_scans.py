@@ -10,7 +10,7 @@ from msgspec import Struct
 from backhaul_connectors.scanner.actions import COMMANDS
 from backhaul_connectors.scanner.session_store import DeviceState, KnownScan
 from backhaul_sdk import Bad
-from backhaul_sdk.fields import rfc3339
+from backhaul_sdk.fields import counted, rfc3339
 from backhaul_sdk.records import ReadValue
 
 if TYPE_CHECKING:
@@ -92,21 +92,17 @@ def _known_as(key: str) -> str:
 
 def _ended(sessions: Sessions, session: Session, mode: str) -> EndedSession:
     lines = [(sku, each.units) for sku, each in sessions.articles(session)]
-    units = _number(sum(number for _, number in lines), "unit")
+    units = counted(sum(number for _, number in lines), "unit")
     if session.mode == "pick":
         how = "" if mode == "pack" else f": scan {session.order} to continue"
         return EndedSession(f"The order {session.order} stays open with {units}{how}")
     sessions.finish(session, "dropped")
-    skus = _number(len(lines), "SKU")
+    skus = counted(len(lines), "SKU")
     what = (
         f"The open count of {session.device} ({units} of {skus}) is discarded: count"
         " them again"
     )
     return EndedSession(what, "\n".join(f"{sku} {number}" for sku, number in lines))
-
-
-def _number(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def refusal_of_command(

@@ -47,6 +47,7 @@ from backhaul_connectors.scanner.sessions import (
     write_count,
 )
 from backhaul_sdk import Bad
+from backhaul_sdk.fields import counted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -221,8 +222,8 @@ class ScanIntake:
                 answer = DeviceAnswer(200, await self._write_count(session, lines))
             else:
                 receipt = await self._emit()(fulfillment_of(session, lines))
-                units = sum(line.quantity for line in lines)
-                done = f"order {session.order} finished with {units} units"
+                units = counted(sum(line.quantity for line in lines), "unit")
+                done = f"order {session.order} finished with {units}"
                 answer = _answer_to(receipt, done)
             state = "done" if answer.status == 200 else "refused"
             await self._transact(
@@ -247,7 +248,8 @@ class ScanIntake:
         if folder is None:
             raise OSError("the folder is not set")
         file = await asyncio.to_thread(write_count, folder, session, lines)
-        return f"the count of {len(lines)} SKUs is in {file}; stock is unchanged"
+        skus = counted(len(lines), "SKU")
+        return f"the count of {skus} is in {file}; stock is unchanged"
 
     async def submit_pending(self) -> None:
         """Submit complete sessions after a restart or a failure of the host."""

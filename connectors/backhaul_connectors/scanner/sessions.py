@@ -40,6 +40,7 @@ from backhaul_connectors.scanner.session_store import (
     Sessions,
 )
 from backhaul_sdk import CheckFailed, Fulfillment, Line
+from backhaul_sdk.fields import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -285,7 +286,7 @@ class ScanCollector:
         refuse_unfit_order(order, self._shop)
         found = self._order_session(scan.device, order, "pick")
         units = sum(each.units for _, each in self._sessions.articles(found))
-        state = f"resumed, {units} units so far" if units else "begun"
+        state = f"resumed, {counted(units, 'unit')} so far" if units else "begun"
         what = f"order {found.order} {state}: scan its units, then {CLOSE}"
         return self._remember(found, what)
 

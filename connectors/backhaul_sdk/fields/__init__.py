@@ -16,6 +16,7 @@ from backhaul_sdk.fields.quantities import (
 from backhaul_sdk.fields.texts import (
     UNREADABLE,
     Unusable,
+    counted,
     is_placeholder,
     missing,
     plain,
@@ -46,6 +47,7 @@ __all__ = [
     "Unusable",
     "article",
     "checked_reason_map",
+    "counted",
     "day_alone",
     "identifier",
     "is_placeholder",

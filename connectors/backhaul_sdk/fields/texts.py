@@ -139,3 +139,8 @@ def shown(value: object) -> str:
     if isinstance(value, bytes):
         return f"x'{value.hex()}'" if len(value) <= 30 else f"{len(value)} bytes"
     return f"a {type(value).__name__}"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number of things, such as "1 unit" or "1,200 deliveries"."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
