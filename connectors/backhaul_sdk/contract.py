@@ -125,10 +125,10 @@ class Spec(Struct, frozen=True, kw_only=True):
     its effect; `check-config` prints them.
 
     `shared` receives the valid settings of two connections, and whether both belong to
-    one store. It names what both would read, such as the files of one folder, so that
-    each record would be applied twice; it returns an empty text if there is nothing.
-    The daemon does not start with such a pair. `shared_hint` says what the operator can
-    do about it, other than to remove or disable one of the two.
+    one store. It names what both would read or write, such as the files of one folder,
+    so that each record would be applied twice; it returns an empty text if there is
+    nothing. The daemon does not start with such a pair. `shared_hint` says what the
+    operator can do about it, other than to remove or disable one of the two.
 
     `takes_once` says that the other side ignores a repeated `Change.id`: an uncertain
     change is sent again, and `lookup` is not called.
