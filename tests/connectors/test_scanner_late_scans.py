@@ -203,6 +203,28 @@ async def test_an_expired_scan_that_comes_again_ends_no_later_session(
     assert closed.status == 200
 
 
+@pytest.mark.parametrize("code", ["A", "BH-CLOSE"])
+async def test_an_expired_scan_stays_expired_when_the_limit_is_raised(
+    dock: Dock, code: str
+) -> None:
+    """Its answer was lost. In quarantine and in a count, it would count twice."""
+    await dock.scan(mode="count", code="B", sequence=1)
+    dock.seconds = 4 * DAY_SECONDS
+    late = {"mode": "count", "code": code, "sequence": 2, "at": SCANNED}
+    assert (await dock.scan(**late)).status == 422
+    rows = len(dock.host.bad)
+    dock.options["max_age_days"] = 30
+    await dock.restart()
+    await dock.scan(mode="count", code="C", sequence=3)
+    again = await dock.scan(**late)
+    assert again.status == 422
+    said = f"{code} was already too old when it came first (2001-09-09T01:46:40Z)"
+    assert said in str(again.body["what"])
+    assert len(dock.host.bad) == rows
+    closed = await dock.scan(mode="count", code="BH-CLOSE", sequence=4)
+    assert "the count of 1 SKU " in str(closed.body["what"])
+
+
 async def test_an_expired_receipt_that_comes_again_ends_no_later_session(
     dock: Dock,
 ) -> None:

@@ -67,6 +67,11 @@ def end_session(
     return ended
 
 
+def expired_before(sessions: Sessions, key: str | None) -> bool:
+    """Return True if a scan with this key was too old when it came before."""
+    return key is not None and sessions.known_scan(_known_as(key)) is not None
+
+
 def _taken_from(
     sessions: Sessions, scan: Scan, device: DeviceState, mode: str
 ) -> Session | None:
@@ -139,6 +144,8 @@ def expired(
 
 
 def _age(scan: Scan, days: float, limit: float) -> str:
+    if days <= limit:
+        return f"{scan.code} was already too old when it came first ({scan.at})"
     scanned = datetime.fromisoformat(scan.at or "")
     oldest = rfc3339(scanned + timedelta(days=days - limit), "seconds")
     return (

@@ -17,6 +17,7 @@ from backhaul_connectors.scanner.expired_scans import (
     days_old,
     end_session,
     expired,
+    expired_before,
     refusal_of_command,
 )
 from backhaul_connectors.scanner.old_sessions import move_old_sessions
@@ -166,16 +167,20 @@ class ScanIntake:
     def _expired(self, documents: Documents, scan: Scan) -> Bad | DeviceAnswer | None:
         """Return the outcome of a scan that waited for too long; None for any other.
 
-        It ends the session of its device. A code that sets the mode never waits too
-        long: the codes after it would have the wrong mode.
+        It ends the session of its device. It stays too old, even if the limit is raised
+        before it comes again: otherwise it would be in quarantine and in a session. A
+        code that sets the mode never waits too long: the codes after it would have the
+        wrong mode.
         """
+        sessions, key = Sessions(documents), scan.key
         now, limit = self._wall(), self._settings.max_age_days
-        if (days := days_old(scan, now)) <= limit or scan.code in MODE_CODES:
+        days = days_old(scan, now)
+        is_old = days > limit or expired_before(sessions, key)
+        if not is_old or scan.code in MODE_CODES:
             return None
         is_command = scan.code in COMMANDS
         if is_command and self._settings.folder is None:
             return None
-        sessions, key = Sessions(documents), scan.key
         if key is not None and sessions.known_scan(key) is not None:
             return None
         key = key or RecentScans(documents, now).key_of(scan)
