@@ -286,7 +286,7 @@ async def test_a_throttling_platform_gets_no_further_requests() -> None:
     scripted = Platform()
     problem = b'{"code":"RATE_LIMITED","detail":"slow"}'
     for path in (*outside.NEEDED, *outside.USEFUL):
-        scripted.says(path, message(429, problem, Retry_After="3600"))
+        scripted.respond(path, message(429, problem, Retry_After="3600"))
     async with serving(scripted) as server:
         store = {"base_url": server.url, "api_key": "k" * 40}
         settings, clock = (

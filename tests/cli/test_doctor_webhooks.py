@@ -46,8 +46,8 @@ async def examined(
     with lone_office() as office:
         settings, clock = context.settings(office.config), RunningClock()
         platform, counts = Platform(), iter([counted[0]])
-        platform.says("/webhooks", document({"data": [HOOK]}))
-        platform.says("/webhooks/whk_1/deliveries/dlv_1", delivered(status))
+        platform.respond("/webhooks", document({"data": [HOOK]}))
+        platform.respond("/webhooks/whk_1/deliveries/dlv_1", delivered(status))
         async with (
             started_store(office.database) as store,
             serving(platform) as server,
@@ -69,7 +69,7 @@ async def examined(
                     await fold_all(store)
                 await connection.send(document({"data": MADE}))
 
-            platform.says("/webhooks/whk_1/test", deliver)
+            platform.respond("/webhooks/whk_1/test", deliver)
             found = await looked.run()
             await transport.close()
         return found

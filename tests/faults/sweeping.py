@@ -29,7 +29,7 @@ from scenes.clock import START, VirtualClock, settle_down
 from scenes.databases import started_store, take
 from scenes.faulty_network import Fate, Wire, laid
 from scenes.killed_programs import Mortality, MortalStore, MortalWire
-from scenes.pushing import killed
+from scenes.pushing import cancel_task
 from scenes.reference_shop import cart
 from scenes.stored import COMMANDS_AND_TARGETS, rows_of, value_of
 
@@ -353,5 +353,5 @@ async def program(
             yield made
         finally:
             if made.living is not None:
-                await killed(made.living)
+                await cancel_task(made.living)
             await transport.close()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scenes.pushing import Scene, applied, audited, scene
+from scenes.pushing import Scene, applied_response, scene, working_with_audit
 from scenes.scripted_platform import message
 from scenes.stock_history import HISTORY, history, move
 from scenes.waiting import until
@@ -33,7 +33,7 @@ async def test_every_doubled_effect_is_reported_within_a_period(
         landed_at = await _play(stage, delay)
     doubled = delay > LAST_LOOK
     assert len(stage.server.commands) == (2 if doubled else 1)
-    assert len(stage.told("command.doubled")) == doubled
+    assert len(stage.logged("command.doubled")) == doubled
     if doubled:
         assert landed_at <= delay + PERIOD + STEP
 
@@ -44,27 +44,27 @@ async def _play(stage: Scene, delay: int) -> int:
 
     async def taken(request: Request, connection: Connection) -> None:
         again.append(True)
-        await connection.send(applied(request))
+        await connection.send(applied_response(request))
 
-    stage.platform.says("/inventory/adjust", message(500), taken)
-    stage.platform.says(HISTORY, history())
+    stage.platform.respond("/inventory/adjust", message(500), taken)
+    stage.platform.respond(HISTORY, history())
     command = await stage.plan("adjust", "prod_1")
     second = move(LAST_LOOK, command, adjustmentId="adj_1")
     first = move(delay, command, adjustmentId="adj_late")
     told_at = END
-    async with audited(stage):
+    async with working_with_audit(stage):
         await until(lambda: stage.column("looks", command) == 1, "the first look")
         for seconds in range(STEP, END, STEP):
             shown = [first] if seconds >= delay else []
             shown += [second] if again else []
             shown.sort(key=lambda row: str(row["createdAt"]), reverse=True)
-            stage.platform.says(HISTORY, history(*shown))
+            stage.platform.respond(HISTORY, history(*shown))
             if seconds % PERIOD == 0:
                 stage.auditor.wake()
             await stage.pass_time(STEP)
-            await stage.quiet()
-            await stage.quiet()
-            if stage.told("command.doubled"):
+            await stage.run_pending()
+            await stage.run_pending()
+            if stage.logged("command.doubled"):
                 told_at = min(told_at, seconds)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     return told_at

@@ -11,7 +11,7 @@ from backhaul_sdk import StockLevel
 from faults.trials import LONG
 from scenes.databases import back_up
 from scenes.reference_shop import open_shop
-from scenes.stock_counts import ERP, House, house, now, working
+from scenes.stock_counts import ERP, StockSystem, now, stock_system, working
 from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of, values_of
 from scenes.waiting import until
 
@@ -26,24 +26,24 @@ SIZES = [
 ]
 
 
-def moves(at: House) -> list[Any]:
+def moves(at: StockSystem) -> list[Any]:
     return rows_of(at.place, "stock_ledger")
 
 
-def states(at: House) -> set[str]:
+def states(at: StockSystem) -> set[str]:
     return set(values_of(at.place, COMMANDS_AND_TARGETS, "state"))
 
 
 @pytest.mark.long
 async def test_an_unexplained_difference_is_left_to_an_operator(tmp_path: Path) -> None:
-    async with house(tmp_path / "backhaul.db", tmp_path, ("no-history",)) as at:
-        lamp = await at.lamp(10)
+    async with stock_system(tmp_path / "backhaul.db", tmp_path, ("no-history",)) as at:
+        lamp = await at.add_product(10)
         counted_at = now()
-        at.deaf = {"inventory/level_update"}
+        at.dropped_topics = {"inventory/level_update"}
         variant = {"productId": lamp["id"], "adjustment": -4}
         await at.shop.v1("POST", "/inventory/adjust", variant)
-        target = await at.count(lamp, 9, counted_at)
-        await at.reaches(target, "parked")
+        target = await at.submit_count(lamp, 9, counted_at)
+        await at.await_state(target, "parked")
         assert await at.stock(lamp) == 6
         assert "no movement shows it, after 3 more rounds" in at.reason(target)
 
@@ -52,15 +52,15 @@ async def test_an_unexplained_difference_is_left_to_an_operator(tmp_path: Path) 
 async def test_without_a_history_the_order_shows_a_sale(
     gone: set[str], tmp_path: Path
 ) -> None:
-    async with house(tmp_path / "backhaul.db", tmp_path, ("no-history",)) as at:
-        lamp = await at.lamp(10)
+    async with stock_system(tmp_path / "backhaul.db", tmp_path, ("no-history",)) as at:
+        lamp = await at.add_product(10)
         await at.sell(lamp)
         await until(lambda: moves(at), "the first sale is known")
         counted_at = now()
-        at.deaf = gone
+        at.dropped_topics = gone
         await at.sell(lamp, 3)
-        target = await at.count(lamp, 9, counted_at)
-        await at.reaches(target, "applied")
+        target = await at.submit_count(lamp, 9, counted_at)
+        await at.await_state(target, "applied")
         assert await at.stock(lamp) == 6
 
 
@@ -76,27 +76,27 @@ async def test_without_a_history_the_order_shows_a_sale(
 async def test_counts_hold_under_every_reading(
     quirks: tuple[str, ...], tmp_path: Path
 ) -> None:
-    async with house(tmp_path / "backhaul.db", tmp_path, quirks) as at:
-        lamp = await at.lamp(10)
+    async with stock_system(tmp_path / "backhaul.db", tmp_path, quirks) as at:
+        lamp = await at.add_product(10)
         counted_at = now()
         await at.sell(lamp, 2)
         sold_at = now()
-        target = await at.count(lamp, 20, counted_at)
-        await at.reaches(target, "applied")
+        target = await at.submit_count(lamp, 20, counted_at)
+        await at.await_state(target, "applied")
         # Where times are whole seconds, a sale of the same second would be taken off.
         await until(lambda: now()[:19] > sold_at[:19], "another second")
-        again = await at.count(lamp, 5)
-        await at.reaches(again, "applied")
+        again = await at.submit_count(lamp, 5)
+        await at.await_state(again, "applied")
         assert await at.stock(lamp) == 5
 
 
 async def test_a_platform_that_accepts_no_variants_is_left_to_an_operator(
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path / "backhaul.db", tmp_path, ("strict-body",)) as at:
-        shirt = await at.lamp(variants=SIZES)
-        target = await at.count(shirt, 7)
-        await at.reaches(target, "parked")
+    async with stock_system(tmp_path / "backhaul.db", tmp_path, ("strict-body",)) as at:
+        shirt = await at.add_product(variants=SIZES)
+        target = await at.submit_count(shirt, 7)
+        await at.await_state(target, "parked")
         assert "/variantId is not a member" in at.reason(target)
         assert (await at.stock(shirt), await at.stock(shirt, at=1)) == (10, 10)
 
@@ -105,28 +105,28 @@ async def test_a_platform_that_accepts_no_variants_is_left_to_an_operator(
 async def test_counts_among_sales_come_out_right(seed: int, tmp_path: Path) -> None:
     """In the end: what was counted last, and what moved since."""
     chance = Random(seed)  # noqa: S311 - a seed to be told
-    async with house(tmp_path / "backhaul.db", tmp_path) as at:
-        lamp, counted, since = await at.lamp(50), 50, 0
+    async with stock_system(tmp_path / "backhaul.db", tmp_path) as at:
+        lamp, counted, since = await at.add_product(50), 50, 0
         last = ""
         for _ in range(12):
             act = chance.choice(("count", "sell", "sell", "adjust", "hold", "release"))
             if act == "count":
                 counted, since = chance.randrange(20, 60), 0
-                last = await at.count(lamp, counted)
+                last = await at.submit_count(lamp, counted)
             elif act == "sell":
                 sold = chance.randrange(1, 3)
                 await at.sell(lamp, sold)
                 since -= sold
             elif act == "adjust":
-                await at.adjust(lamp, 2)
+                await at.submit_adjustment(lamp, 2)
                 since += 2
-            elif act == "hold" and at.held is None:
-                at.held = []
+            elif act == "hold" and at.delayed is None:
+                at.delayed = []
             else:
-                await at.release()
-        await at.release()
+                await at.deliver_delayed()
+        await at.deliver_delayed()
         if last:
-            await at.reaches(last, "applied")
+            await at.await_state(last, "applied")
         await until(lambda: states(at) <= {"applied", "superseded"}, "all is done")
         assert await at.stock(lamp) == counted + since, at.log
 
@@ -139,23 +139,23 @@ async def test_a_restored_database_applies_no_count_twice(tmp_path: Path) -> Non
     empty, planned = tmp_path / "empty.db", tmp_path / "planned.db"
     async with open_shop(tmp_path / "shop") as shop:
         async with working(tmp_path / "backhaul.db", shop, {ERP: {}}) as at:
-            lamp = await at.lamp(10)
+            lamp = await at.add_product(10)
             back_up(at.place, empty)
-            at.hold()
+            at.pause_adjustments()
             sku, counted_at = lamp["variants"][0]["sku"], now()
             level = StockLevel(key="c", sku=sku, quantity=7, as_of=counted_at)
-            await at.hand_in(level)
+            await at.submit(level)
             target = at.command_of("c")
-            await until(lambda: at.steps(target), "the step is planned")
+            await until(lambda: at.adjustments(target), "the step is planned")
             back_up(at.place, planned)
-            at.let_go()
-            await at.reaches(target, "applied")
+            at.resume_adjustments()
+            await at.await_state(target, "applied")
             await at.sell(lamp)
         for copy in (planned, empty):
             async with working(copy, shop, {ERP: {}}, audited=True) as at:
-                await at.hand_in(level)
+                await at.submit(level)
                 assert at.command_of("c") == target
-                await at.reaches(target, "applied")
+                await at.await_state(target, "applied")
                 assert await at.stock(lamp) == 6
                 assert count(at.place, "attempts") == 0
         history = (await shop.state())["history"]

@@ -13,7 +13,7 @@ from backhaul.ingest.fold_worker import LONGEST_SLICE_SECONDS, SLICE_SECONDS, Fo
 from backhaul.platform.client import StoreFacts
 from scenes.databases import append, count
 from scenes.payloads import STORE_ID, arrival, envelope, order
-from scenes.pushing import killed
+from scenes.pushing import cancel_task
 from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ async def test_the_further_behind_the_longer_is_a_slice(
     await store.inbox.append(arrival(body("early"))._replace(received_at=at))
     running = asyncio.ensure_future(traffic.drain.run())
     await until(lambda: len(traffic.asked) > 1, "another slice")
-    await killed(running)
+    await cancel_task(running)
     assert traffic.asked[0] == SLICE_SECONDS
     assert traffic.asked[1] == pytest.approx(slice_seconds, rel=0.3)
 

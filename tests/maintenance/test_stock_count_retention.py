@@ -16,7 +16,7 @@ from backhaul_sdk import Fulfillment, StockLevel
 from scenes.clock import START, VirtualClock
 from scenes.damaged_rows import insert
 from scenes.databases import started_store
-from scenes.stock_counts import ERP, STORE, House, house, now
+from scenes.stock_counts import ERP, STORE, StockSystem, now, stock_system
 from scenes.stored import rows_of, values_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def later() -> str:
 class Shelf:
     """An article of a house, which its back office counts again and again."""
 
-    def __init__(self, at: House, lamp: Any) -> None:
+    def __init__(self, at: StockSystem, lamp: Any) -> None:
         self.at = at
         self.lamp = lamp
 
@@ -72,7 +72,7 @@ class Shelf:
         """Hand a count in, and wait until it is done."""
         level = self.level(quantity, as_of, listed_at)
         assert await self.tell(level) == "accepted"
-        await self.at.reaches(self.at.command_of(level.key), state)
+        await self.at.await_state(self.at.command_of(level.key), state)
         return level
 
     async def tell(self, level: StockLevel) -> str:
@@ -97,8 +97,8 @@ async def test_a_count_that_changed_nothing_goes_once_it_was_counted_again(
     database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(database, tmp_path) as at:
-        shelf = Shelf(at, await at.lamp(10))
+    async with stock_system(database, tmp_path) as at:
+        shelf = Shelf(at, await at.add_product(10))
         right = await shelf.count(10)
         step = await shelf.count(7)
         again = await shelf.count(7)
@@ -114,8 +114,8 @@ async def test_a_repeated_count_is_not_applied_after_its_removal(
     database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(database, tmp_path) as at:
-        shelf = Shelf(at, await at.lamp(10))
+    async with stock_system(database, tmp_path) as at:
+        shelf = Shelf(at, await at.add_product(10))
         first = await shelf.count(10)
         second = await shelf.count(7)
         third = await shelf.count(7)
@@ -125,7 +125,7 @@ async def test_a_repeated_count_is_not_applied_after_its_removal(
         assert await shelf.tell(first) == "accepted"
         assert at.state(at.command_of(first.key)) == "superseded"
         await shelf.count(7)
-        assert at.steps(at.command_of(first.key)) == []
+        assert at.adjustments(at.command_of(first.key)) == []
         assert await at.stock(shelf.lamp) == 7
 
 
@@ -133,11 +133,11 @@ async def test_of_two_of_one_moment_the_first_stays(
     database: Place, tmp_path: Path
 ) -> None:
     """It would be the later one when it comes again, and be made true."""
-    async with house(database, tmp_path) as at:
-        shelf, moment = Shelf(at, await at.lamp(10)), now()
+    async with stock_system(database, tmp_path) as at:
+        shelf, moment = Shelf(at, await at.add_product(10)), now()
         first = await shelf.count(10, moment)
         second = await shelf.count(9, moment, listed_at=now())
-        await at.count(await at.lamp(1), 1)
+        await at.submit_count(await at.add_product(1), 1)
         assert await prune(at.store, later()) == 0
         assert await shelf.tell(first) == "duplicate"
         assert shelf.kept(first, second) == [True, True]
@@ -148,13 +148,13 @@ async def test_of_two_of_one_moment_the_first_stays(
 async def test_a_count_without_a_lasting_replacement_stays(
     database: Place, tmp_path: Path, dropped: bool
 ) -> None:
-    async with house(database, tmp_path, counts={ERP: {"max_step": 5}}) as at:
-        shelf = Shelf(at, await at.lamp(10))
+    async with stock_system(database, tmp_path, counts={ERP: {"max_step": 5}}) as at:
+        shelf = Shelf(at, await at.add_product(10))
         true = await shelf.count(10)
         parked = await shelf.count(100, state="parked")
         if dropped:
             await at.decide(at.command_of(parked.key), "drop")
-        await at.count(await at.lamp(1), 1)
+        await at.submit_count(await at.add_product(1), 1)
         assert await prune(at.store, later()) == 0
         assert shelf.kept(true, parked) == [True, True]
 
@@ -162,8 +162,8 @@ async def test_a_count_without_a_lasting_replacement_stays(
 async def test_a_count_that_an_operator_decided_stays(
     database: Place, tmp_path: Path
 ) -> None:
-    async with house(database, tmp_path, counts={ERP: {"max_step": 5}}) as at:
-        shelf = Shelf(at, await at.lamp(10))
+    async with stock_system(database, tmp_path, counts={ERP: {"max_step": 5}}) as at:
+        shelf = Shelf(at, await at.add_product(10))
         decided = await shelf.count(100, state="parked")
         await at.decide(at.command_of(decided.key), "settle --applied")
         nobodys = await shelf.count(10)
@@ -176,12 +176,12 @@ async def test_the_newest_of_an_instance_stays_whatever_it_is(
     database: Place, tmp_path: Path
 ) -> None:
     """It tells when the instance last brought something."""
-    async with house(database, tmp_path) as at:
-        shelf = Shelf(at, await at.lamp(10))
+    async with stock_system(database, tmp_path) as at:
+        shelf = Shelf(at, await at.add_product(10))
         await shelf.count(10)
         minute_ago = to_text(SystemClock().now() - timedelta(minutes=1))
         late = await shelf.count(3, minute_ago, state="superseded")
-        await at.count(await at.lamp(1), 1, by="another")
+        await at.submit_count(await at.add_product(1), 1, by="another")
         assert await prune(at.store, later()) == 0
         assert shelf.kept(late) == [True]
 
@@ -190,12 +190,12 @@ async def test_the_newest_command_stays_as_its_number_would_be_given_again(
     database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(database, tmp_path) as at:
-        shelf = Shelf(at, await at.lamp(10))
+    async with stock_system(database, tmp_path) as at:
+        shelf = Shelf(at, await at.add_product(10))
         await shelf.count(10)
         minute_ago = to_text(SystemClock().now() - timedelta(minutes=1))
         late = await shelf.count(3, minute_ago, state="superseded")
-        await at.hand_in(Fulfillment(key="parcel", order="nobody's", everything=True))
+        await at.submit(Fulfillment(key="parcel", order="nobody's", everything=True))
         assert await prune(at.store, later()) == 0
         assert at.state(at.command_of(late.key)) == "superseded"
 
@@ -203,13 +203,13 @@ async def test_the_newest_command_stays_as_its_number_would_be_given_again(
 async def test_a_count_that_was_in_quarantine_stays(
     database: Place, tmp_path: Path
 ) -> None:
-    async with house(database, tmp_path) as at:
-        shelf = Shelf(at, await at.lamp(10))
+    async with stock_system(database, tmp_path) as at:
+        shelf = Shelf(at, await at.add_product(10))
         mended = shelf.level(10)
         bad = NewRecord(mended.key, None, "10 or so", "is no number", "")
         await at.store.records.accept(ERP, STORE, [bad], None, at.matcher)
         assert await shelf.tell(mended) == "accepted"
-        await at.reaches(at.command_of(mended.key), "applied")
+        await at.await_state(at.command_of(mended.key), "applied")
         usual = await shelf.count(10)
         newest = await shelf.count(10)
         assert await prune(at.store, later()) == 1
@@ -239,8 +239,8 @@ async def test_after_a_restore_counts_with_an_adopted_effect_are_kept(
     database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(database, tmp_path) as at:
-        shelf = Shelf(at, await at.lamp(10))
+    async with stock_system(database, tmp_path) as at:
+        shelf = Shelf(at, await at.add_product(10))
         await shelf.count(10)
         await shelf.count(7)
         await shelf.count(7)

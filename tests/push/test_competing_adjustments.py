@@ -23,7 +23,7 @@ FIRST = {"note": None, "adjustment": -5}
 async def learn(stage: Scene) -> None:
     """Let it be seen that no note is kept, and what our key is called."""
     first = await stage.plan("adjust", "prod_1", delta=-5)
-    await stage.reaches(first, "applied")
+    await stage.await_state(first, "applied")
     assert stage.column("effect_id", first) == "adj_1"
 
 
@@ -31,7 +31,7 @@ async def give_up(stage: Scene, **members: Any) -> str:
     """Return a command that was sent once and is left to a person."""
     command = await stage.plan("adjust", "prod_1", **members)
     stage.dispatcher.wake()
-    await stage.reaches(command, "uncertain")
+    await stage.await_state(command, "uncertain")
     await stage.store.decisions.decide(Decision(command, "park", "op", "looking"))
     return command
 
@@ -40,16 +40,18 @@ async def doubt(stage: Scene, **members: Any) -> str:
     """Return the next command of the lane, whose answer is lost too."""
     command = await stage.plan("adjust", "prod_1", **members)
     stage.dispatcher.wake()
-    await stage.reaches(command, "uncertain")
+    await stage.await_state(command, "uncertain")
     return command
 
 
 async def look(stage: Scene, command: str) -> None:
     """Let the history show one such change, and all looks at a command pass."""
-    stage.platform.says(HISTORY, history(move(2, "", note=None), move(1, "", **FIRST)))
+    stage.platform.respond(
+        HISTORY, history(move(2, "", note=None), move(1, "", **FIRST))
+    )
     while stage.state(command) == "uncertain":
         await stage.pass_time(60)
-        await stage.quiet()
+        await stage.run_pending()
 
 
 def put(stage: Scene, command: str, state: State) -> None:
@@ -64,8 +66,8 @@ async def compete(stage: Scene, state: State, **members: Any) -> str:
     """Have a command looked for beside another one in `state`, sent with `members`."""
     async with working(stage):
         await learn(stage)
-        stage.platform.says("/inventory/adjust", message(500))
-        stage.platform.says(HISTORY, message(503))
+        stage.platform.respond("/inventory/adjust", message(500))
+        stage.platform.respond(HISTORY, message(503))
         other = await give_up(stage, **members)
         command = await doubt(stage)
         put(stage, other, state)
@@ -79,8 +81,8 @@ async def test_a_command_that_an_operator_marked_applied_may_be_the_change(
     """Else the other would be taken for done, and is lost without a word."""
     async with working(stage):
         await learn(stage)
-        stage.platform.says("/inventory/adjust", message(500))
-        stage.platform.says(HISTORY, message(503))
+        stage.platform.respond("/inventory/adjust", message(500))
+        stage.platform.respond(HISTORY, message(503))
         seen = await give_up(stage)
         decided = Decision(seen, "settle --applied", "op", "I see it there")
         await stage.store.decisions.decide(decided)
@@ -121,8 +123,8 @@ async def test_without_a_variant_any_adjustment_of_the_product_may_compete(
     """Otherwise the effect is credited twice, and one adjustment is lost."""
     async with working(stage):
         await learn(stage)
-        stage.platform.says("/inventory/adjust", message(500))
-        stage.platform.says(HISTORY, message(503))
+        stage.platform.respond("/inventory/adjust", message(500))
+        stage.platform.respond(HISTORY, message(503))
         await give_up(stage, variant_id=variant)
         command = await doubt(stage, variant_id=None)
         await look(stage, command)
@@ -154,8 +156,8 @@ async def test_an_adjustment_abandoned_a_week_before_does_not_compete(
     """The change is of 12:00 on March 1st; what is open was not given up at all."""
     async with working(stage):
         await learn(stage)
-        stage.platform.says("/inventory/adjust", message(500))
-        stage.platform.says(HISTORY, message(503))
+        stage.platform.respond("/inventory/adjust", message(500))
+        stage.platform.respond(HISTORY, message(503))
         other = await give_up(stage)
         command = await doubt(stage)
         give_up_at(stage, other, given_up)
@@ -169,16 +171,16 @@ async def test_a_change_from_the_time_of_an_old_rival_may_be_its_own(
     """A history that is read from its beginning shows it again."""
     async with working(stage):
         await learn(stage)
-        stage.platform.says("/inventory/adjust", message(500))
-        stage.platform.says(HISTORY, message(503))
+        stage.platform.respond("/inventory/adjust", message(500))
+        stage.platform.respond(HISTORY, message(503))
         other = await give_up(stage)
         command = await doubt(stage)
         give_up_at(stage, other, "2025-03-01T12:00:00.000Z")
         old = move(2, "", note=None, createdAt="2025-03-01T12:00:01.000Z")
-        stage.platform.says(HISTORY, history(move(1, "", **FIRST), old))
+        stage.platform.respond(HISTORY, history(move(1, "", **FIRST), old))
         while stage.state(command) == "uncertain":
             await stage.pass_time(60)
-            await stage.quiet()
+            await stage.run_pending()
     assert stage.state(command) == "parked"
     assert "another command may have made it" in stage.reason(command)
 
@@ -187,13 +189,13 @@ async def test_a_sale_is_no_rival(stage: Scene) -> None:
     """It looks like our change while nobody knows what our key is called there."""
     sale = move(2, "", note=None, source=None, orderId="ord_1")
     async with working(stage):
-        stage.platform.says("/inventory/adjust", message(500))
-        stage.platform.says(HISTORY, message(503))
+        stage.platform.respond("/inventory/adjust", message(500))
+        stage.platform.respond(HISTORY, message(503))
         command = await doubt(stage)
-        stage.platform.says(HISTORY, history(sale))
-        del stage.platform.said["/inventory/adjust"]
+        stage.platform.respond(HISTORY, history(sale))
+        del stage.platform.responses["/inventory/adjust"]
         while stage.state(command) not in {"applied", "parked"}:
             await stage.pass_time(60)
-            await stage.quiet()
+            await stage.run_pending()
     assert stage.state(command) == "applied"
-    assert len(stage.bodies()) == 2
+    assert len(stage.sent_bodies()) == 2

@@ -29,13 +29,13 @@ def shows(stage: Scene, *boxes: str, units: int = 2) -> None:
     parcels = [payloads.shipment(id_, items=items) for id_ in boxes]
     line = payloads.item(quantity=units, fulfilledQuantity=len(boxes))
     order = payloads.order("ord_1", at=50, items=[line], shipments=parcels)
-    stage.platform.says(ORDER, document({"data": order}))
+    stage.platform.respond(ORDER, document({"data": order}))
 
 
 async def sent(stage: Scene, answer: bytes) -> str:
     """Return a box that was sent, was answered so, and of which nothing was read."""
-    stage.platform.says(FULFILL, answer)
-    stage.platform.says(ORDER, message(503))
+    stage.platform.respond(FULFILL, answer)
+    stage.platform.respond(ORDER, message(503))
     command = await stage.plan("fulfill", "ord_1", **BOX)
     stage.dispatcher.wake()
     return command
@@ -43,7 +43,7 @@ async def sent(stage: Scene, answer: bytes) -> str:
 
 async def decided(stage: Scene, *verbs: str) -> str:
     command = await sent(stage, message(500))
-    await stage.reaches(command, "uncertain")
+    await stage.await_state(command, "uncertain")
     for verb in ("park", *verbs):
         await stage.store.decisions.decide(Decision(command, verb, "op", "I looked"))
     stage.dispatcher.wake()
@@ -53,11 +53,11 @@ async def decided(stage: Scene, *verbs: str) -> str:
 async def looked_for(stage: Scene, *boxes: str, units: int = 2) -> str:
     """Send the second box; return what becomes of it where the order shows `boxes`."""
     command = await sent(stage, message(500))
-    await stage.reaches(command, "uncertain")
+    await stage.await_state(command, "uncertain")
     shows(stage, *boxes, units=units)
     while stage.state(command) == "uncertain":
         await stage.pass_time(60)
-        await stage.quiet()
+        await stage.run_pending()
     return command
 
 
@@ -91,7 +91,7 @@ async def test_where_both_are_shown_each_has_its_own(stage: Scene) -> None:
         second = await looked_for(stage, "shp_1", "shp_2", units=3)
     assert stage.state(second) == "applied"
     assert stage.column("effect_id", second) in {"shp_1", "shp_2"}
-    assert stage.told("command.doubled") == []
+    assert stage.logged("command.doubled") == []
 
 
 async def test_a_command_with_nothing_left_to_send_is_done(stage: Scene) -> None:
@@ -105,7 +105,7 @@ async def test_a_command_with_nothing_left_to_send_is_done(stage: Scene) -> None
 async def test_a_box_that_was_refused_has_no_parcel(stage: Scene) -> None:
     async with working(stage):
         first = await sent(stage, problem(422, "VALIDATION_ERROR"))
-        await stage.reaches(first, "rejected")
+        await stage.await_state(first, "rejected")
         stage.dispatcher.wake()
         second = await looked_for(stage, "shp_1")
     assert stage.state(second) == "applied"

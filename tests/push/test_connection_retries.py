@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from backhaul.settings import Push
-from scenes.pushing import Broken, Scene, scene, working
+from scenes.pushing import BrokenTransport, Scene, scene, working
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -28,26 +28,26 @@ ENDS: dict[str, Callable[[Scene], None]] = {
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_nothing_leaves_once_sending_has_ended(end: str, database: Place) -> None:
-    down = Broken(httpx.ConnectError("refused"))
+    down = BrokenTransport(httpx.ConnectError("refused"))
     async with scene(database, http=down) as stage:
         planned = [await stage.plan("adjust", product) for product in PRODUCTS]
         async with working(stage):
-            await until(lambda: down.asked == len(PRODUCTS), "each was tried once")
+            await until(lambda: down.requests == len(PRODUCTS), "each was tried once")
             ENDS[end](stage)
             await stage.pass_time(10)
             for command in planned:
-                await stage.reaches(command, "planned")
-        assert down.asked == len(PRODUCTS)
+                await stage.await_state(command, "planned")
+        assert down.requests == len(PRODUCTS)
 
 
 async def test_a_retry_that_is_still_allowed_is_tried_at_once(database: Place) -> None:
-    down = Broken(httpx.ConnectError("refused"))
+    down = BrokenTransport(httpx.ConnectError("refused"))
     patient = Push.model_validate({"retry_base": "1h", "retry_cap": "2h"})
     async with scene(database, patient, http=down) as stage:
         command = await stage.plan("adjust", "prod_1")
         async with working(stage):
-            await until(lambda: down.asked == 1, "it was tried once")
+            await until(lambda: down.requests == 1, "it was tried once")
             while stage.state(command) != "planned":
                 await stage.pass_time(1)
-                await stage.quiet()
-        assert down.asked == 3
+                await stage.run_pending()
+        assert down.requests == 3

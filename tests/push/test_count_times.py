@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.core.clock import SystemClock, to_text
-from scenes.stock_counts import House, house
+from scenes.stock_counts import StockSystem, stock_system
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,53 +41,53 @@ async def test_a_count_with_a_future_time_blocks_no_other(
     database: Place,
     tmp_path: Path,
 ) -> None:
-    async with house(database, tmp_path) as at:
-        lamp = await at.lamp(10)
-        strange = await at.count(lamp, 7, to_come(20))
-        await at.reaches(strange, "parked")
-        good = await at.count(lamp, 4)
-        await at.reaches(good, "applied")
+    async with stock_system(database, tmp_path) as at:
+        lamp = await at.add_product(10)
+        strange = await at.submit_count(lamp, 7, to_come(20))
+        await at.await_state(strange, "parked")
+        good = await at.submit_count(lamp, 4)
+        await at.await_state(good, "applied")
         assert await at.stock(lamp) == 4
 
 
 async def test_the_last_of_several_counts_to_come_counts(
     database: Place, tmp_path: Path
 ) -> None:
-    async with house(database, tmp_path) as at:
-        lamp = await at.lamp(10)
-        first = await at.count(lamp, 7, to_come(20))
-        await at.reaches(first, "parked")
-        last = await at.count(lamp, 6, to_come(19))
-        await at.reaches(last, "parked")
+    async with stock_system(database, tmp_path) as at:
+        lamp = await at.add_product(10)
+        first = await at.submit_count(lamp, 7, to_come(20))
+        await at.await_state(first, "parked")
+        last = await at.submit_count(lamp, 6, to_come(19))
+        await at.await_state(last, "parked")
         await at.decide(first, "resend")
-        await at.reaches(first, "superseded")
+        await at.await_state(first, "superseded")
 
 
-async def noticed(at: House) -> None:
+async def noticed(at: StockSystem) -> None:
     """Do what is done once a running daemon sees that the clock went back."""
     await at.store.tags.shift("main", timedelta(days=1).total_seconds(), LONGEST_WAIT)
 
 
-async def started(at: House) -> None:
+async def started(at: StockSystem) -> None:
     """Do what is done at a start."""
     await at.store.tags.catch_up("main", LONGEST_WAIT)
 
 
 @pytest.mark.parametrize("repair", [noticed, started])
 async def test_counts_go_on_once_a_clock_that_was_ahead_is_set_right(
-    repair: Callable[[House], Awaitable[None]],
+    repair: Callable[[StockSystem], Awaitable[None]],
     database: Place,
     tmp_path: Path,
     ahead: list[timedelta],
 ) -> None:
-    async with house(database, tmp_path) as at:
-        lamp = await at.lamp(10)
-        first = await at.count(lamp, 7)
-        await at.reaches(first, "applied")
+    async with stock_system(database, tmp_path) as at:
+        lamp = await at.add_product(10)
+        first = await at.submit_count(lamp, 7)
+        await at.await_state(first, "applied")
         ahead[0] = timedelta()
         await repair(at)
-        later = await at.count(lamp, 6)
-        await at.reaches(later, "applied")
-        broken = await at.adjust(lamp, -1)
-        await at.reaches(broken, "applied")
+        later = await at.submit_count(lamp, 6)
+        await at.await_state(later, "applied")
+        broken = await at.submit_adjustment(lamp, -1)
+        await at.await_state(broken, "applied")
         assert await at.stock(lamp) == 5

@@ -13,7 +13,7 @@ from backhaul.settings import Push
 from backhaul.store.commands import CLI_WORDS, VERBS, Decision
 from scenes import payloads
 from scenes.damaged_rows import overwrite
-from scenes.pushing import HELD_SECONDS, scene, working
+from scenes.pushing import DELAYED_SECONDS, scene, working
 from scenes.scripted_platform import document, message
 from scenes.stored import checks, rows_of
 
@@ -128,10 +128,10 @@ async def test_a_repeated_check_request_brings_the_last_check_no_nearer(
 
 async def parked(stage: Scene) -> str:
     """Return an adjustment that was answered 500 and that no look can prove."""
-    stage.platform.says("/inventory/adjust", message(500))
-    stage.platform.says(HISTORY, document({"code": "NOT_FOUND"}, 404))
+    stage.platform.respond("/inventory/adjust", message(500))
+    stage.platform.respond(HISTORY, document({"code": "NOT_FOUND"}, 404))
     command = await stage.plan("adjust", "prod_1")
-    await stage.reaches(command, "parked")
+    await stage.await_state(command, "parked")
     return command
 
 
@@ -139,10 +139,10 @@ async def test_a_new_check_finds_an_earlier_effect(stage: Scene) -> None:
     async with working(stage):
         command = await parked(stage)
         there = document({"data": [_row(command)], "meta": {"hasMore": False}})
-        stage.platform.says(HISTORY, there)
+        stage.platform.respond(HISTORY, there)
         assert await decide(stage, "settle", command, "") == "uncertain"
         stage.resolver.wake()
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 1
     assert stage.column("effect_id", command) == "adj_1"
 
@@ -165,11 +165,11 @@ def _row(command: str) -> dict[str, Any]:
 async def test_a_resend_sends_the_original_request(stage: Scene) -> None:
     async with working(stage):
         command = await parked(stage)
-        stage.platform.said.pop("/inventory/adjust")
+        stage.platform.responses.pop("/inventory/adjust")
         assert await decide(stage, "resend", command) == "planned"
         stage.dispatcher.wake()
-        await stage.reaches(command, "applied")
-    first, second = stage.bodies()
+        await stage.await_state(command, "applied")
+    first, second = stage.sent_bodies()
     assert first == second
     assert [row[0] for row in stage.attempts(command)] == [1, 2]
 
@@ -181,7 +181,7 @@ async def test_a_discarded_command_is_not_sent(verb: str, stage: Scene) -> None:
     if verb != "park":
         await decide(stage, verb, command)
     async with working(stage):
-        await stage.quiet()
+        await stage.run_pending()
     assert stage.server.commands == []
 
 
@@ -200,14 +200,14 @@ class Slow:
 
 async def test_an_operator_overrides_a_check_that_is_under_way(stage: Scene) -> None:
     slow = Slow()
-    stage.platform.says("/inventory/adjust", message(500))
-    stage.platform.says(HISTORY, slow)
+    stage.platform.respond("/inventory/adjust", message(500))
+    stage.platform.respond(HISTORY, slow)
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
         await slow.asked.wait()
         await decide(stage, "park", command)
         slow.answer.set()
-        await stage.quiet()
+        await stage.run_pending()
         assert stage.state(command) == "parked"
     assert stage.reason(command) == f"park by {WHO}: because"
 
@@ -217,19 +217,19 @@ async def test_a_check_of_an_earlier_attempt_says_nothing_of_the_next(
 ) -> None:
     """A person parked and sent again while the resolver was still reading."""
     only = Push.model_validate({"check_after": ["0s"], "on_absent": "park"})
-    made = scene(database, only, patience_seconds=HELD_SECONDS)
+    made = scene(database, only, patience_seconds=DELAYED_SECONDS)
     async with made as stage, working(stage):
         slow = Slow()
-        stage.platform.says("/inventory/adjust", message(500))
-        stage.platform.says(HISTORY, slow)
+        stage.platform.respond("/inventory/adjust", message(500))
+        stage.platform.respond(HISTORY, slow)
         command = await stage.plan("adjust", "prod_1")
         await slow.asked.wait()
         await decide(stage, "park", command)
         await decide(stage, "resend", command)
         stage.dispatcher.wake()
-        await stage.reaches(command, "uncertain")
+        await stage.await_state(command, "uncertain")
         slow.answer.set()
-        await stage.reaches(command, "parked")
+        await stage.await_state(command, "parked")
         found = [check.found for check in checks(stage.place, command)]
         assert found == ["absent", "absent"]
 

@@ -14,7 +14,14 @@ from backhaul.core.identity import fingerprint
 from backhaul.platform.client import LISTS
 from backhaul.settings import Push
 from scenes import payloads
-from scenes.pushing import API_KEY, HELD_SECONDS, Scene, applied, scene, working
+from scenes.pushing import (
+    API_KEY,
+    DELAYED_SECONDS,
+    Scene,
+    applied_response,
+    scene,
+    working,
+)
 from scenes.scripted_platform import Connection, Request, message, unused_url
 from scenes.stored import commands, rows_of, values_of
 from scenes.waiting import until
@@ -46,7 +53,7 @@ async def test_sending_is_committed_before_the_first_byte_leaves(
     stage.server.greet = greet
     command = await stage.plan(kind, target)
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     (request,) = stage.server.commands
     assert seen == [("sending", 1, request.body, fingerprint(API_KEY), 1, None)]
 
@@ -54,14 +61,14 @@ async def test_sending_is_committed_before_the_first_byte_leaves(
 async def test_applied_command_keeps_its_proof(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert stage.attempts(command) == [(1, "confirmed", 200, True)]
     evidence = json.loads(stage.column("evidence", command))
     assert evidence["adjustment_id"] == "adj_1"
     assert stage.column("settled_at", command) is not None
     answers = rows_of(stage.place, "attempts", "response")
     assert json.loads(answers[0][0])["data"]["adjustmentId"] == "adj_1"
-    assert len(stage.told("command.applied")) == 1
+    assert len(stage.logged("command.applied")) == 1
 
 
 class Holding:
@@ -77,19 +84,19 @@ class Holding:
         self.most = max(self.most, len(self.waiting))
         await self.released.wait()
         self.waiting.remove(request.path)
-        await connection.send(applied(request))
+        await connection.send(applied_response(request))
 
 
 @pytest.fixture
 async def stage(database: Place) -> AsyncIterator[Scene]:
-    async with scene(database, patience_seconds=HELD_SECONDS) as made:
+    async with scene(database, patience_seconds=DELAYED_SECONDS) as made:
         yield made
 
 
 @pytest.fixture
 async def patient(database: Place) -> AsyncIterator[Scene]:
     three = Push(concurrency=3)
-    async with scene(database, three, patience_seconds=HELD_SECONDS) as made:
+    async with scene(database, three, patience_seconds=DELAYED_SECONDS) as made:
         yield made
 
 
@@ -97,47 +104,47 @@ async def test_commands_of_one_lane_are_sent_one_after_the_other(
     stage: Scene,
 ) -> None:
     holding = Holding()
-    stage.platform.says("/orders/ord_1/fulfill", holding)
+    stage.platform.respond("/orders/ord_1/fulfill", holding)
     numbers = ["BD1", "BD2", "BD3"]
     planned = [
         await stage.plan("fulfill", "ord_1", tracking_number=number)
         for number in numbers
     ]
     async with working(stage):
-        await stage.arrive(1)
+        await stage.await_commands(1)
         assert [stage.state(id_) for id_ in planned] == ["sending"] + ["planned"] * 2
         holding.released.set()
-        await stage.reaches(planned[-1], "applied")
+        await stage.await_state(planned[-1], "applied")
     assert holding.most == 1
-    assert [body["trackingNumber"] for body in stage.bodies()] == numbers
+    assert [body["trackingNumber"] for body in stage.sent_bodies()] == numbers
 
 
 async def test_lanes_do_not_wait_for_one_another(stage: Scene) -> None:
     holding = Holding()
-    stage.platform.says("/orders/ord_1/fulfill", holding)
+    stage.platform.respond("/orders/ord_1/fulfill", holding)
     slow = await stage.plan("fulfill", "ord_1")
     behind = await stage.plan("cancel", "ord_1")
     others = [await stage.plan("fulfill", f"ord_{number}") for number in range(2, 6)]
     others += [await stage.plan("adjust", "prod_1")]
     async with working(stage):
         for command in others:
-            await stage.reaches(command, "applied")
+            await stage.await_state(command, "applied")
         assert (stage.state(slow), stage.state(behind)) == ("sending", "planned")
         holding.released.set()
-        await stage.reaches(behind, "applied")
+        await stage.await_state(behind, "applied")
 
 
 async def test_at_most_the_configured_number_is_under_way(patient: Scene) -> None:
     holding = Holding()
     planned = [await patient.plan("fulfill", f"ord_{number}") for number in range(8)]
     for number in range(8):
-        patient.platform.says(f"/orders/ord_{number}/fulfill", holding)
+        patient.platform.respond(f"/orders/ord_{number}/fulfill", holding)
     async with working(patient):
-        await patient.arrive(3)
+        await patient.await_commands(3)
         assert patient.dispatcher.state()["sending"] == 3
         holding.released.set()
         for command in planned:
-            await patient.reaches(command, "applied")
+            await patient.await_state(command, "applied")
     assert holding.most == 3
     assert len(patient.server.commands) == 8
 
@@ -151,7 +158,7 @@ async def test_most_urgent_kinds_leave_first(database: Place) -> None:
         ]
         async with working(stage):
             for command in planned:
-                await stage.reaches(command, "applied")
+                await stage.await_state(command, "applied")
         kinds = [request.path.rpartition("/")[2] for request in stage.server.commands]
         assert kinds == ["cancel"] * 2 + ["fulfill"] * 2 + ["adjust"] * 2
 
@@ -162,8 +169,8 @@ async def test_cancelled_order_is_not_fulfilled(stage: Scene) -> None:
     refused = await stage.plan("fulfill", "ord_1")
     other = await stage.plan("fulfill", "ord_2")
     async with working(stage):
-        await stage.reaches(refused, "rejected")
-        await stage.reaches(other, "applied")
+        await stage.await_state(refused, "rejected")
+        await stage.await_state(other, "applied")
     assert [request.path for request in stage.server.commands] == [
         "/orders/ord_2/fulfill"
     ]
@@ -175,15 +182,15 @@ async def test_a_stop_finishes_commands_under_way_and_sends_no_others(
     stage: Scene,
 ) -> None:
     holding = Holding()
-    stage.platform.says("/orders/ord_1/fulfill", holding)
+    stage.platform.respond("/orders/ord_1/fulfill", holding)
     under_way = await stage.plan("fulfill", "ord_1")
     waiting = await stage.plan("fulfill", "ord_1", tracking_number="BD2")
     async with working(stage):
-        await stage.arrive(1)
+        await stage.await_commands(1)
         stage.dispatcher.stop()
         late = await stage.plan("fulfill", "ord_2")
         stage.dispatcher.wake()
-        await stage.quiet()
+        await stage.run_pending()
         holding.released.set()
     assert stage.state(under_way) == "applied"
     assert (stage.state(waiting), stage.state(late)) == ("planned", "planned")
@@ -200,7 +207,7 @@ async def test_unsent_command_is_tried_again_after_ever_longer_waits(
             for failures in (1, 2, 3, 4):
                 while stage.column("failures", command) < failures:
                     await stage.pass_time(0.25)
-                    await stage.quiet()
+                    await stage.run_pending()
                 waits.append(waited(stage, command))
         assert waits == [0.75, 1.5, 3.0, 6.0]
         assert stage.state(command) == "planned"
@@ -217,30 +224,30 @@ def waited(stage: Scene, command: str) -> float:
 
 async def test_command_planned_while_idle_leaves_at_the_next_wake(stage: Scene) -> None:
     async with working(stage):
-        await stage.quiet()
+        await stage.run_pending()
         command = await stage.plan("fulfill", "ord_1")
         stage.dispatcher.wake()
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
 
 
 async def test_reads_that_fail_alone_stop_no_command(stage: Scene) -> None:
     """What is in doubt waits for them; everything else goes on."""
-    stage.platform.says("/inventory/adjust", message(500), applied_now)
+    stage.platform.respond("/inventory/adjust", message(500), applied_now)
     for path in ("/inventory/history", *LISTS):
-        stage.platform.says(path, message(503))
+        stage.platform.respond(path, message(503))
     doubtful = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await stage.reaches(doubtful, "uncertain")
+        await stage.await_state(doubtful, "uncertain")
         for _ in range(30):
             await stage.pass_time(10)
         other = await stage.plan("adjust", "prod_2")
         stage.dispatcher.wake()
-        await stage.reaches(other, "applied")
+        await stage.await_state(other, "applied")
         assert stage.state(doubtful) == "uncertain"
 
 
 async def applied_now(request: Request, connection: Connection) -> None:
-    await connection.send(applied(request))
+    await connection.send(applied_response(request))
 
 
 ODD_IDS = ["a/b", "../ord_2", "ord_2?x=", "#7", "\u00e9%2F", "a\x01"]
@@ -252,10 +259,10 @@ async def test_an_id_cannot_lead_elsewhere(kind: str, order: str, stage: Scene) 
     """Neither the command nor what is read for it: refused, conflicting, in doubt."""
     answers = [message(404, b"{}"), message(409, b"{}"), message(500)]
     place = f"/orders/{quote(order, safe='')}"
-    stage.platform.says(f"{place}/{kind}", *answers)
+    stage.platform.respond(f"{place}/{kind}", *answers)
     refused, doubted = [await stage.plan(kind, order) for _ in range(2)]
     async with working(stage):
-        await stage.reaches(refused, "rejected")
+        await stage.await_state(refused, "rejected")
         await until(
             lambda: any(done for *_, done in stage.attempts(doubted)), "it waits"
         )

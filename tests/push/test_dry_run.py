@@ -31,17 +31,17 @@ async def plan_by(stage: Scene, connector: str, id_: str) -> str:
 async def test_nothing_is_sent_and_each_command_is_logged_once(
     held_back: str, database: Place
 ) -> None:
-    async with scene(database, rehearsed=(held_back,)) as stage:
+    async with scene(database, dry_run=(held_back,)) as stage:
         commands = [await stage.plan(kind, kind) for kind in PAYLOADS]
         async with working(stage):
-            await stage.quiet()
+            await stage.run_pending()
             await stage.pass_time(60)
-            await stage.quiet()
+            await stage.run_pending()
         assert stage.server.requests == []
         for command in commands:
             assert (stage.state(command), stage.reason(command)) == ("planned", REASON)
             assert stage.attempts(command) == []
-        told = stage.told("push.dry_run")
+        told = stage.logged("push.dry_run")
         assert len(told) == len(commands)
         (cancel,) = (line for line in told if "cancel" in line)
         assert 'POST /orders/cancel/cancel {"restock":true,"reason":"STAFF"' in cancel
@@ -50,26 +50,26 @@ async def test_nothing_is_sent_and_each_command_is_logged_once(
 async def test_commands_of_a_dry_run_are_sent_once_it_is_over(
     database: Place,
 ) -> None:
-    async with scene(database, rehearsed=("*",)) as stage:
+    async with scene(database, dry_run=("*",)) as stage:
         command = await stage.plan("cancel", "ord_1")
         async with working(stage):
-            await stage.quiet()
-        body = stage.told("push.dry_run")[0].split("/orders/ord_1/cancel ")[1]
+            await stage.run_pending()
+        body = stage.logged("push.dry_run")[0].split("/orders/ord_1/cancel ")[1]
     async with scene(database) as stage:
         async with working(stage):
-            await stage.reaches(command, "applied")
+            await stage.await_state(command, "applied")
         (sent,) = stage.server.commands
         assert sent.body.decode() == body
 
 
 async def test_a_dry_run_holds_back_one_connector_only(database: Place) -> None:
-    async with scene(database, rehearsed=("bench",)) as stage:
+    async with scene(database, dry_run=("bench",)) as stage:
         first = await plan_by(stage, "bench", "a" * 32)
         second = await plan_by(stage, "erp", "b" * 32)
         third = await plan_by(stage, "bench_2", "c" * 32)
         async with working(stage):
-            await stage.reaches(second, "applied")
-            await stage.reaches(third, "applied")
-            await stage.quiet()
+            await stage.await_state(second, "applied")
+            await stage.await_state(third, "applied")
+            await stage.run_pending()
         assert stage.state(first) == "planned"
         assert len(stage.server.commands) == 2

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.store.commands import Decision
 from scenes import payloads
-from scenes.pushing import PAYLOADS, applied, audited
+from scenes.pushing import PAYLOADS, applied_response, working_with_audit
 from scenes.scripted_platform import document, message, problem
 from scenes.stock_history import HISTORY, history
 from scenes.stored import value_of
@@ -34,17 +34,19 @@ def doubled(stage: Scene) -> Any:
 
 
 async def taken(request: Request, connection: Connection) -> None:
-    await connection.send(applied(request))
+    await connection.send(applied_response(request))
 
 
 async def sent_again(stage: Scene, first: bytes = LOST, **members: Any) -> str:
     """Return a command whose first try was lost from sight, and then sent again."""
-    stage.platform.says(f"/orders/{ORDER}/fulfill", first, taken)
-    stage.platform.says(f"/orders/{ORDER}", document({"data": payloads.order(ORDER)}))
+    stage.platform.respond(f"/orders/{ORDER}/fulfill", first, taken)
+    stage.platform.respond(
+        f"/orders/{ORDER}", document({"data": payloads.order(ORDER)})
+    )
     command = await stage.plan("fulfill", ORDER, **members)
     while stage.state(command) != "applied":
         await stage.pass_time(60)
-        await stage.quiet()
+        await stage.run_pending()
     assert len(stage.server.commands) == 2
     return command
 
@@ -55,8 +57,8 @@ async def sent_again(stage: Scene, first: bytes = LOST, **members: Any) -> str:
 async def test_a_parcel_that_takes_effect_late_is_reported_once(
     stage: Scene, number: str, told: int
 ) -> None:
-    stage.platform.says(HISTORY, history())
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history())
+    async with working_with_audit(stage):
         command = await sent_again(stage)
         own = str(stage.column("effect_id", command))
         late = SENT | {"trackingNumber": number}
@@ -68,8 +70,8 @@ async def test_a_parcel_that_takes_effect_late_is_reported_once(
         for _ in range(3):
             stage.auditor.wake()
             await stage.pass_time(60)
-            await stage.quiet()
-    assert len(stage.told("command.doubled")) == told
+            await stage.run_pending()
+    assert len(stage.logged("command.doubled")) == told
     assert doubled(stage) == (["shp_late"] if told else None)
 
 
@@ -78,8 +80,8 @@ async def test_a_parcel_with_unreadable_lines_is_reported_too(
     items: Any, stage: Scene
 ) -> None:
     """What is not said fits; and the audit, which lifts the fence, gets by it."""
-    stage.platform.says(HISTORY, history())
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history())
+    async with working_with_audit(stage):
         command = await sent_again(stage)
         own = str(stage.column("effect_id", command))
         parcels = [
@@ -89,8 +91,8 @@ async def test_a_parcel_with_unreadable_lines_is_reported_too(
         await stage.fold(payloads.order(ORDER, at=60, shipments=parcels))
         stage.auditor.wake()
         await stage.pass_time(60)
-        await stage.quiet()
-    assert stage.told("audit.failed") == []
+        await stage.run_pending()
+    assert stage.logged("audit.failed") == []
     assert doubled(stage) == ["shp_late"]
 
 
@@ -102,40 +104,40 @@ async def beside(stage: Scene, command: str) -> None:
     for _ in range(3):
         stage.auditor.wake()
         await stage.pass_time(60)
-        await stage.quiet()
+        await stage.run_pending()
 
 
 async def test_a_parcel_that_another_command_may_have_sent_is_no_double(
     stage: Scene,
 ) -> None:
     """It is told as soon as it is known that it is not that one's."""
-    stage.platform.says(HISTORY, history())
+    stage.platform.respond(HISTORY, history())
     unread = document({"code": "NOT_FOUND"}, 404)
-    async with audited(stage):
+    async with working_with_audit(stage):
         command = await sent_again(stage)
-        stage.platform.says(f"/orders/{ORDER}/fulfill", LOST)
-        stage.platform.says(f"/orders/{ORDER}", unread)
+        stage.platform.respond(f"/orders/{ORDER}/fulfill", LOST)
+        stage.platform.respond(f"/orders/{ORDER}", unread)
         other = await stage.plan("fulfill", ORDER)
         stage.dispatcher.wake()
-        await stage.reaches(other, "uncertain")
+        await stage.await_state(other, "uncertain")
         await beside(stage, command)
         assert stage.state(other) == "uncertain"
-        assert stage.told("command.doubled") == []
+        assert stage.logged("command.doubled") == []
         dropped = [Decision(other, verb, "ann", "") for verb in ("park", "drop")]
         for decision in dropped:
             await stage.store.decisions.decide(decision)
         await beside(stage, command)
-    assert len(stage.told("command.doubled")) == 1
+    assert len(stage.logged("command.doubled")) == 1
 
 
 async def test_a_parcel_beside_one_that_was_only_throttled_is_no_double(
     stage: Scene,
 ) -> None:
-    stage.platform.says(HISTORY, history())
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history())
+    async with working_with_audit(stage):
         command = await sent_again(stage, problem(429, "RATE_LIMITED"))
         await beside(stage, command)
-    assert stage.told("command.doubled") == []
+    assert stage.logged("command.doubled") == []
 
 
 def of_line(line: str, quantity: int = 1) -> list[dict[str, Any]]:
@@ -157,8 +159,8 @@ async def test_a_box_with_other_lines_under_the_number_is_no_double(
     stage: Scene, items: list[dict[str, Any]] | None, told: int
 ) -> None:
     """A person sent it, or a life before a restore of which no record came in again."""
-    stage.platform.says(HISTORY, history())
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history())
+    async with working_with_audit(stage):
         box = [{"line_id": "li_1", "quantity": 1}]
         command = await sent_again(stage, lines=box)
         own = str(stage.column("effect_id", command))
@@ -170,6 +172,6 @@ async def test_a_box_with_other_lines_under_the_number_is_no_double(
         for _ in range(3):
             stage.auditor.wake()
             await stage.pass_time(60)
-            await stage.quiet()
-    assert len(stage.told("command.doubled")) == told
+            await stage.run_pending()
+    assert len(stage.logged("command.doubled")) == told
     assert doubled(stage) == (["shp_2"] if told else None)

@@ -11,7 +11,7 @@ from backhaul.cli import command_view
 from backhaul.store import database_at
 from backhaul.store.commands import Decision
 from scenes import payloads
-from scenes.pushing import ordered, working
+from scenes.pushing import order_after, working
 from scenes.scripted_platform import document, problem
 from scenes.waiting import until
 
@@ -49,11 +49,11 @@ def shown(stage: Scene, command: str, capsys: pytest.CaptureFixture[str]) -> str
 
 async def refused(stage: Scene) -> str:
     """Return a cancellation that the platform refused, and that is parked."""
-    done = document({"data": ordered("ord_1", "cancel", {"restock": True})})
-    stage.platform.says(CANCEL, problem(409, "ORDER_ALREADY_CANCELLED"), done)
-    stage.platform.says(ORDER, KEPT)
+    done = document({"data": order_after("ord_1", "cancel", {"restock": True})})
+    stage.platform.respond(CANCEL, problem(409, "ORDER_ALREADY_CANCELLED"), done)
+    stage.platform.respond(ORDER, KEPT)
     command = await stage.plan("cancel", "ord_1")
-    await stage.reaches(command, "parked")
+    await stage.await_state(command, "parked")
     return command
 
 
@@ -96,7 +96,7 @@ async def test_the_reason_for_parking_outlasts_later_attempts(
         await decide(stage, "drop", command)
         stage.dialect.unknown_members.add("cancel.reason")
         await decide(stage, "resend", command)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     states = [(each["state"], each["reason"]) for each in earlier(stage, command)]
     assert states == [("parked", SAID), ("rejected", "drop by kim: seen")]
     first, second = (request.body for request in stage.server.commands)
@@ -110,8 +110,8 @@ async def test_the_reason_for_parking_outlasts_later_attempts(
 
 async def test_parking_by_an_operator_hides_no_error(stage: Scene) -> None:
     """What stood in the way of reading is told nowhere else."""
-    stage.platform.says(CANCEL, document({}, 500))
-    stage.platform.says(ORDER, document({}, 500))
+    stage.platform.respond(CANCEL, document({}, 500))
+    stage.platform.respond(ORDER, document({}, 500))
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
         await until(lambda: "the check failed: " in stage.reason(command), "a look")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scenes import payloads
 from scenes.databases import take
-from scenes.pushing import Scene, applied, working
+from scenes.pushing import Scene, applied_response, working
 from scenes.scripted_platform import message
 from scenes.stock_history import HISTORY, history, move
 from scenes.stored import rows_of
@@ -42,7 +42,7 @@ async def test_the_first_event_that_shows_the_effect_is_the_echo(
 ) -> None:
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert await take(stage.store, adjusted(), adjusted(at=2)) == []
     assert echoes(stage) == [(command, 1)]
     assert feed(stage)[0] == (1, "courier", 0)
@@ -51,7 +51,7 @@ async def test_the_first_event_that_shows_the_effect_is_the_echo(
 async def test_a_change_that_only_looks_the_same_is_no_echo(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert await take(stage.store, adjusted("adj_of_another")) == []
     assert echoes(stage) == []
     assert feed(stage) == [(1, None, 0)]
@@ -65,12 +65,12 @@ async def test_an_echo_before_the_answer_is_linked_by_the_answer(
     async def hear_first(request: Request, connection: Connection) -> None:
         await take(stage.store, adjusted("adj_of_another"), adjusted(at=2))
         seen.extend(feed(stage))
-        await connection.send(applied(request))
+        await connection.send(applied_response(request))
 
-    stage.platform.says("/inventory/adjust", hear_first)
+    stage.platform.respond("/inventory/adjust", hear_first)
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert seen == [(1, None, 1), (2, None, 1)]
     assert echoes(stage) == [(command, 2)]
     assert feed(stage) == [(1, None, 0), (2, "courier", 0)]
@@ -79,7 +79,7 @@ async def test_an_echo_before_the_answer_is_linked_by_the_answer(
 async def test_a_parcel_is_known_by_its_id(stage: Scene) -> None:
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     parcel = {"trackingCompany": "BlueDart", "trackingNumber": "BD1"}
     others = payloads.shipment("shp_9", **parcel)
     assert await take(stage.store, ordered(50, shipments=[others])) == []
@@ -94,7 +94,7 @@ async def test_a_parcel_is_known_by_its_id(stage: Scene) -> None:
 async def test_a_cancellation_is_known_by_its_time(stage: Scene) -> None:
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     for at, found in ((49, []), (50, [(command, 2)])):
         when = {"cancelledAt": payloads.instant(at), "restocked": True}
         assert await take(stage.store, ordered(at + 1, cancellation=when)) == []
@@ -103,16 +103,16 @@ async def test_a_cancellation_is_known_by_its_time(stage: Scene) -> None:
 
 async def test_an_effect_is_resolved_by_proof_too(stage: Scene) -> None:
     """The answer is lost, its echo comes, and reading back names the effect."""
-    stage.platform.says("/inventory/adjust", message(500))
-    stage.platform.says(HISTORY, message(503))
+    stage.platform.respond("/inventory/adjust", message(500))
+    stage.platform.respond(HISTORY, message(503))
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await stage.reaches(command, "uncertain")
+        await stage.await_state(command, "uncertain")
         assert await take(stage.store, adjusted()) == []
         assert echoes(stage) == [(None, 1)]
-        stage.platform.says(HISTORY, history(move(1, command)))
+        stage.platform.respond(HISTORY, history(move(1, command)))
         while stage.state(command) != "applied":
             await stage.pass_time(30)
-            await stage.quiet()
+            await stage.run_pending()
     assert echoes(stage) == [(command, 1)]
     await until(lambda: feed(stage) == [(1, "courier", 0)], "the feed knows")

@@ -34,23 +34,23 @@ async def given_up(stage: Scene, command: str) -> None:
 async def test_an_adjustment_is_found_by_the_checks_of_the_next_attempt(
     stage: Scene,
 ) -> None:
-    stage.platform.says(ADJUST, LOST, problem(429, "RATE_LIMITED"), LOST)
-    stage.platform.says(HISTORY, history())
+    stage.platform.respond(ADJUST, LOST, problem(429, "RATE_LIMITED"), LOST)
+    stage.platform.respond(HISTORY, history())
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
         await given_up(stage, command)
         landed = payloads.stock_change(at=700, adjustment_id=LATE)
         await take(stage.store, payloads.envelope("inventory/level_update", landed))
-        stage.platform.says(HISTORY, history(move(700, command, adjustmentId=LATE)))
+        stage.platform.respond(HISTORY, history(move(700, command, adjustmentId=LATE)))
         await stage.pass_time(60)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 3
     assert stage.column("effect_id", command) == LATE
 
 
 async def test_so_is_a_parcel_without_a_number(stage: Scene) -> None:
-    stage.platform.says(FULFILL, LOST, problem(429, "RATE_LIMITED"), LOST)
-    stage.platform.says(ORDER, document({"data": shown(at=50)}))
+    stage.platform.respond(FULFILL, LOST, problem(429, "RATE_LIMITED"), LOST)
+    stage.platform.respond(ORDER, document({"data": shown(at=50)}))
     await stage.fold(shown(at=50))
     command = await stage.plan("fulfill", "ord_1", **NAMELESS)
     async with working(stage):
@@ -59,9 +59,9 @@ async def test_so_is_a_parcel_without_a_number(stage: Scene) -> None:
             "shp_late", trackingCompany=None, trackingNumber=None
         )
         await stage.fold(shown(landed, at=700))
-        stage.platform.says(ORDER, document({"data": shown(landed, at=700)}))
+        stage.platform.respond(ORDER, document({"data": shown(landed, at=700)}))
         await stage.pass_time(60)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 3
     assert stage.column("effect_id", command) == "shp_late"
 
@@ -69,8 +69,8 @@ async def test_so_is_a_parcel_without_a_number(stage: Scene) -> None:
 async def test_a_resend_by_an_operator_disowns_all_earlier_effects(
     stage: Scene,
 ) -> None:
-    stage.platform.says(ADJUST, LOST)
-    stage.platform.says(HISTORY, history())
+    stage.platform.respond(ADJUST, LOST)
+    stage.platform.respond(HISTORY, history())
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
         await until(lambda: stage.column("looks", command) == 1, "a look")

@@ -8,7 +8,7 @@ import pytest
 
 from backhaul.push.resolver import REPORTED_AFTER
 from scenes.damaged_rows import overwrite
-from scenes.pushing import Broken, Scene, scene, working
+from scenes.pushing import BrokenTransport, Scene, scene, working
 from scenes.scripted_platform import document, message, problem
 from scenes.stock_history import HISTORY, history, move
 from scenes.stored import value_of
@@ -27,32 +27,32 @@ async def fail_often(stage: Scene, command: str) -> None:
     """Let time pass until more looks were in vain than are borne in silence."""
     while stage.column("failures", command) <= REPORTED_AFTER:
         await stage.pass_time(10)
-        await stage.quiet()
+        await stage.run_pending()
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
 async def test_a_failed_check_is_logged_once_for_each_command(
     name: str, stage: Scene
 ) -> None:
-    stage.platform.says("/orders/ord_1/fulfill", message(500))
-    stage.platform.says("/orders/ord_1", UNREADABLE[name])
+    stage.platform.respond("/orders/ord_1/fulfill", message(500))
+    stage.platform.respond("/orders/ord_1", UNREADABLE[name])
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
         await until(lambda: stage.column("failures", command) == 1, "a look")
-        assert stage.told("check.failed") == []
+        assert stage.logged("check.failed") == []
         await fail_often(stage, command)
-    (told,) = stage.told("check.failed")
+    (told,) = stage.logged("check.failed")
     assert command in told
     assert stage.reason(command).removeprefix("uncertain, ") in told
 
 
 async def test_an_unexpected_error_is_logged_at_once(database: Place) -> None:
-    broken = Broken(ZeroDivisionError("?"))
+    broken = BrokenTransport(ZeroDivisionError("?"))
     async with scene(database, http=broken) as stage, working(stage):
         command = await stage.plan("fulfill", "ord_1")
-        await until(lambda: stage.told("check.failed") != [], "it is told")
+        await until(lambda: stage.logged("check.failed") != [], "it is told")
         await fail_often(stage, command)
-        (told,) = stage.told("check.failed")
+        (told,) = stage.logged("check.failed")
     assert "ZeroDivisionError" in told
 
 
@@ -60,17 +60,17 @@ async def test_a_command_sent_at_an_unknown_time_is_looked_up(database: Place) -
     """As a version did that wrote no such time, and died while it was sending."""
     path = database
     async with scene(path) as stage:
-        stage.platform.says("/inventory/adjust", message(500))
-        stage.platform.says(HISTORY, message(503))
+        stage.platform.respond("/inventory/adjust", message(500))
+        stage.platform.respond(HISTORY, message(503))
         command = await stage.plan("adjust", "prod_1")
         async with working(stage):
-            await stage.reaches(command, "uncertain")
+            await stage.await_state(command, "uncertain")
     overwrite(path, "commands", {"sent_at": None, "baseline": None})
     async with scene(path, keyed=True) as stage:
-        stage.platform.says(HISTORY, history(move(1, command)))
+        stage.platform.respond(HISTORY, history(move(1, command)))
         async with working(stage):
             for _ in range(10):
                 await stage.pass_time(60)
-                await stage.quiet()
+                await stage.run_pending()
         assert stage.state(command) == "applied"
         assert value_of(path, "commands", "sent_at") is None

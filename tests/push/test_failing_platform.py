@@ -21,27 +21,27 @@ PLANNED = FAILURES_TO_OPEN + 3
 async def test_each_probe_lets_one_uncertain_command_try(database: Place) -> None:
     push = Push(concurrency=PLANNED)
     async with scene(database, push, keyed=True) as stage:
-        stage.platform.says("/inventory/adjust", message(500))
+        stage.platform.respond("/inventory/adjust", message(500))
         planned = [await stage.plan("adjust", f"prod_{n}") for n in range(PLANNED)]
         async with working(stage):
             for command in planned:
-                await stage.reaches(command, "uncertain")
-            await stage.quiet()
+                await stage.await_state(command, "uncertain")
+            await stage.run_pending()
             assert stage.dispatcher.switch.is_failing
             sent = len(stage.server.commands)
             for number in range(1, 4):
                 await stage.clock.asleep(PROBE_SECONDS)
                 await stage.pass_time(PROBE_SECONDS)
-                await stage.arrive(sent + number)
-            del stage.platform.said["/inventory/adjust"]
+                await stage.await_commands(sent + number)
+            del stage.platform.responses["/inventory/adjust"]
             while any(stage.state(command) != "applied" for command in planned):
                 await stage.pass_time(PROBE_SECONDS)
-                await stage.quiet()
+                await stage.run_pending()
 
 
 async def fail(stage: Scene) -> None:
     """Let commands fail until the platform is left alone."""
-    stage.platform.says("/inventory/adjust", message(500))
+    stage.platform.respond("/inventory/adjust", message(500))
     for number in range(FAILURES_TO_OPEN):
         await stage.plan("adjust", f"prod_{number}")
     stage.dispatcher.wake()
@@ -58,11 +58,11 @@ async def test_a_key_refused_while_the_platform_failed_is_reported(
     async with working(stage):
         await fail(stage)
         for path in LISTS:
-            stage.platform.says(path, problem(401, "API_KEY_INVALID"))
+            stage.platform.respond(path, problem(401, "API_KEY_INVALID"))
         await stage.clock.asleep(PROBE_SECONDS)
         await stage.pass_time(PROBE_SECONDS)
         await until(lambda: "API_KEY_INVALID" in stopped(stage), "the key is named")
-    assert [FAILING in told for told in stage.told("push.stopped")] == [True, False]
+    assert [FAILING in told for told in stage.logged("push.stopped")] == [True, False]
 
 
 async def test_a_failing_platform_hides_no_other_reason(stage: Scene) -> None:

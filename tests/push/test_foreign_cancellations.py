@@ -33,12 +33,12 @@ async def cancelled(stage: Scene, *answers: Answer, note: str | None = None) -> 
     command = await stage.plan("cancel", "ord_1")
     shown = gone(f"bh:{command}" if note == NOTED else note)
     reads = [OPEN] * (3 if ALREADY in answers[1:] else 0)
-    stage.platform.says(CANCEL, *answers)
-    stage.platform.says(ORDER, *reads, document({"data": shown}))
+    stage.platform.respond(CANCEL, *answers)
+    stage.platform.respond(ORDER, *reads, document({"data": shown}))
     async with working(stage):
         while stage.state(command) in {"planned", "sending", "uncertain"}:
             await stage.pass_time(60)
-            await stage.quiet()
+            await stage.run_pending()
     assert stage.state(command) == "applied"
     await take(stage.store, payloads.envelope("orders/updated", shown))
     return command
@@ -63,12 +63,12 @@ async def test_an_attempt_that_was_only_throttled_cancelled_nothing(
 ) -> None:
     throttled = problem(429, "RATE_LIMITED")
     command = await stage.plan("cancel", "ord_1")
-    stage.platform.says(CANCEL, throttled, ALREADY)
-    stage.platform.says(ORDER, document({"data": gone()}))
+    stage.platform.respond(CANCEL, throttled, ALREADY)
+    stage.platform.respond(ORDER, document({"data": gone()}))
     async with working(stage):
-        await stage.arrive(1)
+        await stage.await_commands(1)
         await stage.pass_time(60)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert links(stage) == (None, [])
 
 

@@ -15,7 +15,7 @@ from backhaul.store.commands import audited_mark
 from scenes import payloads
 from scenes.clock import START
 from scenes.databases import locked
-from scenes.pushing import Scene, audited, scene, working
+from scenes.pushing import Scene, scene, working, working_with_audit
 from scenes.scripted_platform import document, message, problem
 from scenes.stock_history import HISTORY, history, move
 from scenes.waiting import until
@@ -39,12 +39,12 @@ async def lifted(stage: Scene) -> None:
         lambda: (stopped(stage).get(ALL) or IN_FLIGHT).startswith(IN_FLIGHT),
         "the history is read",
     )
-    await stage.quiet()
+    await stage.run_pending()
     if stopped(stage):
         assert stage.server.commands == []
         await stage.pass_time(FLYING_SECONDS)
     await until(lambda: stopped(stage) == {}, "the fence is down")
-    await stage.quiet()
+    await stage.run_pending()
 
 
 async def audit(stage: Scene) -> None:
@@ -52,7 +52,7 @@ async def audit(stage: Scene) -> None:
     stage.reports.clear()
     stage.auditor.wake()
     await until(lambda: stage.reports, "an audit")
-    await stage.quiet()
+    await stage.run_pending()
 
 
 def evidence(stage: Scene, command: str) -> Any:
@@ -61,11 +61,11 @@ def evidence(stage: Scene, command: str) -> Any:
 
 async def parked(stage: Scene) -> str:
     """Return an adjustment that a person is to decide on."""
-    stage.platform.says("/inventory/adjust", message(500))
+    stage.platform.respond("/inventory/adjust", message(500))
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await stage.parks(command)
-    stage.platform.said.clear()
+        await stage.await_parked(command)
+    stage.platform.responses.clear()
     return command
 
 
@@ -74,41 +74,41 @@ async def test_an_abandoned_command_that_takes_effect_is_applied(
 ) -> None:
     async with scene(database, Push(on_absent="park")) as stage:
         command = await parked(stage)
-        async with audited(stage):
+        async with working_with_audit(stage):
             await lifted(stage)
             assert stage.state(command) == "parked"
-            stage.platform.says(HISTORY, history(move(1, command)))
+            stage.platform.respond(HISTORY, history(move(1, command)))
             await audit(stage)
-            await stage.reaches(command, "applied")
+            await stage.await_state(command, "applied")
         assert stage.column("effect_id", command) == "adj_1"
-        assert len(stage.told("audit.late_effect")) == 1
-        assert stage.told("command.doubled") == []
+        assert len(stage.logged("audit.late_effect")) == 1
+        assert stage.logged("command.doubled") == []
 
 
 async def test_an_effect_that_lands_twice_is_reported_once_and_kept(
     stage: Scene,
 ) -> None:
     command = await stage.plan("adjust", "prod_1")
-    async with audited(stage):
-        await stage.reaches(command, "applied")
+    async with working_with_audit(stage):
+        await stage.await_state(command, "applied")
         first = move(1, command)
-        stage.platform.says(HISTORY, history(move(2, command), first))
+        stage.platform.respond(HISTORY, history(move(2, command), first))
         for _ in range(3):
             await audit(stage)
-        stage.platform.says(HISTORY, history(move(3, command), first))
+        stage.platform.respond(HISTORY, history(move(3, command), first))
         await audit(stage)
     assert stage.state(command) == "applied"
     assert stage.column("effect_id", command) == "adj_1"
     assert evidence(stage, command)["doubled"] == ["adj_2", "adj_3"]
-    told = stage.told("command.doubled")
+    told = stage.logged("command.doubled")
     assert [name in told[0] for name in ("adj_2", "adj_3")] == [True, False]
     assert len(told) == 2
 
 
 async def test_a_tag_without_a_planned_command_stops_sending(stage: Scene) -> None:
-    async with audited(stage):
+    async with working_with_audit(stage):
         await lifted(stage)
-        stage.platform.says(HISTORY, history(move(1, STRANGE)))
+        stage.platform.respond(HISTORY, history(move(1, STRANGE)))
         await audit(stage)
         command = await stage.plan("adjust", "prod_1")
         for _ in range(2):
@@ -116,7 +116,7 @@ async def test_a_tag_without_a_planned_command_stops_sending(stage: Scene) -> No
         assert STRANGE in stopped(stage)[ALL]
     assert stage.state(command) == "planned"
     assert stage.server.commands == []
-    (told,) = stage.told("audit.foreign")
+    (told,) = stage.logged("audit.foreign")
     assert f"bh:{STRANGE}" in told
     assert "restart" in told
 
@@ -124,81 +124,81 @@ async def test_a_tag_without_a_planned_command_stops_sending(stage: Scene) -> No
 async def test_a_command_that_another_daemon_sends_first_stops_too(
     stage: Scene,
 ) -> None:
-    async with audited(stage):
+    async with working_with_audit(stage):
         await lifted(stage)
         stage.dispatcher.switch.hold_for_audit("so that it stays planned")
         command = await stage.plan("adjust", "prod_1")
-        stage.platform.says(HISTORY, history(move(1, command)))
+        stage.platform.respond(HISTORY, history(move(1, command)))
         await audit(stage)
         assert command in stopped(stage)[ALL]
     assert stage.server.commands == []
 
 
 async def test_nothing_is_sent_before_the_history_is_read(stage: Scene) -> None:
-    stage.platform.says(HISTORY, message(500))
+    stage.platform.respond(HISTORY, message(500))
     command = await stage.plan("adjust", "prod_1")
-    async with audited(stage):
-        await until(lambda: stage.told("audit.failed"), "a read that fails")
-        await stage.quiet()
+    async with working_with_audit(stage):
+        await until(lambda: stage.logged("audit.failed"), "a read that fails")
+        await stage.run_pending()
         assert stopped(stage)[ALL] == OPENING
         assert stage.server.commands == []
-        stage.platform.says(HISTORY, history())
+        stage.platform.respond(HISTORY, history())
         while stage.state(command) != "applied":
             await stage.pass_time(30)
-            await stage.quiet()
-    assert len(stage.told("audit.failed")) == 1
+            await stage.run_pending()
+    assert len(stage.logged("audit.failed")) == 1
 
 
 async def test_after_a_restore_all_open_commands_are_looked_up(stage: Scene) -> None:
     """A stock change that the database forgot; a parcel that it forgot to have sent."""
     parcel = payloads.shipment(trackingCompany="BlueDart", trackingNumber="BD1")
     shown = payloads.order("ord_1", at=50, shipments=[parcel])
-    stage.platform.says("/orders/ord_1", document({"data": shown}))
+    stage.platform.respond("/orders/ord_1", document({"data": shown}))
     open_ = document({"data": payloads.order("ord_2", at=50)})
-    stage.platform.says("/orders/ord_2", open_)
-    stage.platform.says(HISTORY, history(move(1, STRANGE)))
+    stage.platform.respond("/orders/ord_2", open_)
+    stage.platform.respond(HISTORY, history(move(1, STRANGE)))
     done = await stage.plan("fulfill", "ord_1")
     owed = await stage.plan("fulfill", "ord_2")
-    async with audited(stage):
-        await stage.reaches(done, "applied")
+    async with working_with_audit(stage):
+        await stage.await_state(done, "applied")
         for _ in range(FLYING_SECONDS // 60):
             assert stage.server.commands == []
             assert stage.state(owed) == "uncertain"
             await stage.pass_time(60)
-            await stage.quiet()
+            await stage.run_pending()
         await lifted(stage)
         for _ in range(12):
             await stage.pass_time(60)
-            await stage.quiet()
-        await stage.reaches(owed, "applied")
+            await stage.run_pending()
+        await stage.await_state(owed, "applied")
     assert [request.path for request in stage.server.commands] == [
         "/orders/ord_2/fulfill"
     ]
-    assert len(stage.told("audit.restored")) == 1
+    assert len(stage.logged("audit.restored")) == 1
 
 
 async def test_an_effect_soon_after_a_restore_is_not_sent_again(stage: Scene) -> None:
     """The restored database had planned it, and forgot that it was sent."""
-    stage.platform.says(HISTORY, history(move(1, STRANGE)))
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history(move(1, STRANGE)))
+    async with working_with_audit(stage):
         await until(
             lambda: stopped(stage)[ALL].startswith(IN_FLIGHT), "the history is read"
         )
         command = await stage.plan("adjust", "prod_1")
         await stage.pass_time(FLYING_SECONDS - 1)
-        await stage.quiet()
-        stage.platform.says(HISTORY, history(move(2, command), move(1, STRANGE)))
+        await stage.run_pending()
+        stage.platform.respond(HISTORY, history(move(2, command), move(1, STRANGE)))
         await lifted(stage)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert stage.server.commands == []
 
 
 async def test_a_record_that_comes_in_again_is_born_applied(stage: Scene) -> None:
-    stage.platform.says(HISTORY, history(move(1, STRANGE)))
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history(move(1, STRANGE)))
+    async with working_with_audit(stage):
         await lifted(stage)
         await stage.plan_as(STRANGE, "adjust", "prod_1")
-        await stage.quiet()
+        await stage.run_pending()
     assert stage.state(STRANGE) == "applied"
     assert stage.column("effect_id", STRANGE) == "adj_1"
     assert evidence(stage, STRANGE)["moves"][0]["note"] == f"bh:{STRANGE}"
@@ -206,16 +206,16 @@ async def test_a_record_that_comes_in_again_is_born_applied(stage: Scene) -> Non
 
 
 async def test_an_adopted_effect_is_no_foreign_event_later(stage: Scene) -> None:
-    stage.platform.says(HISTORY, history(move(1, STRANGE)))
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history(move(1, STRANGE)))
+    async with working_with_audit(stage):
         await lifted(stage)
         await audit(stage)
         assert stopped(stage) == {}
-        stage.platform.says(HISTORY, history(move(2, STRANGE), move(1, STRANGE)))
+        stage.platform.respond(HISTORY, history(move(2, STRANGE), move(1, STRANGE)))
         await audit(stage)
         await audit(stage)
         await stage.plan_as(STRANGE, "adjust", "prod_1")
-    assert len(stage.told("command.doubled")) == 1
+    assert len(stage.logged("command.doubled")) == 1
     assert evidence(stage, STRANGE)["doubled"] == ["adj_2"]
 
 
@@ -223,12 +223,12 @@ async def test_planned_before_and_sent_after_the_snapshot_is_applied(
     stage: Scene,
 ) -> None:
     command = await stage.plan("adjust", "prod_1")
-    stage.platform.says(HISTORY, history(move(1, command)))
-    async with audited(stage):
-        await stage.reaches(command, "applied")
+    stage.platform.respond(HISTORY, history(move(1, command)))
+    async with working_with_audit(stage):
+        await stage.await_state(command, "applied")
         await lifted(stage)
     assert stage.server.commands == []
-    assert len(stage.told("audit.restored")) == 1
+    assert len(stage.logged("audit.restored")) == 1
 
 
 async def test_a_parcel_planned_after_a_restore_is_looked_up_once(
@@ -236,17 +236,17 @@ async def test_a_parcel_planned_after_a_restore_is_looked_up_once(
 ) -> None:
     parcel = payloads.shipment(trackingCompany="BlueDart", trackingNumber="BD1")
     shown = payloads.order("ord_1", at=50, shipments=[parcel])
-    stage.platform.says("/orders/ord_1", document({"data": shown}))
-    stage.platform.says("/orders/ord_2", document({"data": payloads.order("ord_2")}))
-    stage.platform.says(HISTORY, history(move(1, STRANGE)))
-    async with audited(stage):
+    stage.platform.respond("/orders/ord_1", document({"data": shown}))
+    stage.platform.respond("/orders/ord_2", document({"data": payloads.order("ord_2")}))
+    stage.platform.respond(HISTORY, history(move(1, STRANGE)))
+    async with working_with_audit(stage):
         await lifted(stage)
         await stage.pass_time(3600)
         done = await stage.plan("fulfill", "ord_1")
         owed = await stage.plan("fulfill", "ord_2")
         stage.resolver.wake()
-        await stage.reaches(done, "applied")
-        await stage.reaches(owed, "applied")
+        await stage.await_state(done, "applied")
+        await stage.await_state(owed, "applied")
     assert [request.path for request in stage.server.commands] == [
         "/orders/ord_2/fulfill"
     ]
@@ -257,50 +257,50 @@ async def test_a_lost_parcel_without_a_number_is_left_to_an_operator(
 ) -> None:
     parcel = payloads.shipment(trackingCompany=None, trackingNumber=None)
     shown = payloads.order("ord_1", at=50, shipments=[parcel])
-    stage.platform.says("/orders/ord_1", document({"data": shown}))
-    stage.platform.says(HISTORY, history(move(1, STRANGE)))
-    async with audited(stage):
+    stage.platform.respond("/orders/ord_1", document({"data": shown}))
+    stage.platform.respond(HISTORY, history(move(1, STRANGE)))
+    async with working_with_audit(stage):
         await lifted(stage)
         await stage.pass_time(3600)
         nameless = {"tracking_company": None, "tracking_number": None}
         command = await stage.plan("fulfill", "ord_1", **nameless)
         stage.resolver.wake()
-        await stage.reaches(command, "parked")
+        await stage.await_state(command, "parked")
     assert stage.server.commands == []
 
 
 async def test_without_a_history_the_audit_logs_its_limits_once(
     stage: Scene,
 ) -> None:
-    stage.platform.says(HISTORY, problem(404, "NOT_FOUND"))
+    stage.platform.respond(HISTORY, problem(404, "NOT_FOUND"))
     command = await stage.plan("adjust", "prod_1")
-    async with audited(stage):
-        await stage.reaches(command, "applied")
+    async with working_with_audit(stage):
+        await stage.await_state(command, "applied")
         await audit(stage)
-    assert len(stage.told("audit.unavailable")) == 1
+    assert len(stage.logged("audit.unavailable")) == 1
 
 
 async def test_without_notes_the_audit_says_so_once(stage: Scene) -> None:
-    stage.platform.says(HISTORY, history())
+    stage.platform.respond(HISTORY, history())
     command = await stage.plan("adjust", "prod_1")
-    async with audited(stage):
-        await stage.reaches(command, "applied")
-        stage.platform.says(HISTORY, history(move(1, command, note=None)))
+    async with working_with_audit(stage):
+        await stage.await_state(command, "applied")
+        stage.platform.respond(HISTORY, history(move(1, command, note=None)))
         await audit(stage)
         await audit(stage)
-    (told,) = stage.told("audit.unavailable")
+    (told,) = stage.logged("audit.unavailable")
     assert "notes" in told
 
 
 async def test_an_audit_reads_back_to_the_last_one_only(stage: Scene) -> None:
     first = await stage.plan("adjust", "prod_1")
-    async with audited(stage):
-        await stage.reaches(first, "applied")
+    async with working_with_audit(stage):
+        await stage.await_state(first, "applied")
         old = [move(number, "0", note=None) for number in range(200, 100, -1)]
         page = document({"data": old, "meta": {"hasMore": True}})
-        stage.platform.says(HISTORY, page, history())
+        stage.platform.respond(HISTORY, page, history())
         await audit(stage)
-        stage.platform.says(HISTORY, page)
+        stage.platform.respond(HISTORY, page)
         before = len(stage.server.of("GET", HISTORY))
         await audit(stage)
         assert len(stage.server.of("GET", HISTORY)) == before + 1
@@ -312,11 +312,11 @@ async def test_an_uncertain_command_delays_the_audit(stage: Scene) -> None:
     """Its tag may be one of two: the second is seen once the first is settled."""
     command = await stage.plan("adjust", "prod_1")
     other = [move(number, "0", note=None) for number in (3000, 2999)]
-    stage.platform.says("/inventory/adjust", message(500))
+    stage.platform.respond("/inventory/adjust", message(500))
     async with working(stage):
-        stage.platform.says(HISTORY, message(500))
-        await stage.reaches(command, "uncertain")
-    stage.platform.says(HISTORY, history(*other, move(10, command)))
+        stage.platform.respond(HISTORY, message(500))
+        await stage.await_state(command, "uncertain")
+    stage.platform.respond(HISTORY, history(*other, move(10, command)))
     await stage.auditor.audit_now()
     mark = await stage.store.kv.get(audited_mark("main"))
     assert mark == payloads.instant(10)
@@ -329,9 +329,9 @@ async def test_a_clock_set_back_between_two_runs_holds_nothing_up(
     async with scene(database) as stage:
         command = await stage.plan("adjust", "prod_1")
     async with scene(database, start=START - timedelta(days=1)) as stage:
-        stage.platform.says(HISTORY, history())
-        async with audited(stage):
-            await stage.reaches(command, "applied")
+        stage.platform.respond(HISTORY, history())
+        async with working_with_audit(stage):
+            await stage.await_state(command, "applied")
         assert len(stage.server.commands) == 1
 
 
@@ -340,15 +340,15 @@ async def test_a_clock_set_back_between_two_runs_makes_no_key_young(
 ) -> None:
     """How long ago it was sent is not known: the key may be forgotten by now."""
     async with scene(database) as stage:
-        stage.platform.says("/inventory/adjust", message(500))
-        stage.platform.says(HISTORY, message(503))
+        stage.platform.respond("/inventory/adjust", message(500))
+        stage.platform.respond(HISTORY, message(503))
         command = await stage.plan("adjust", "prod_1")
         async with working(stage):
-            await stage.reaches(command, "uncertain")
+            await stage.await_state(command, "uncertain")
     back = START - timedelta(days=1)
     async with scene(database, keyed=True, start=back) as stage:
-        stage.platform.says(HISTORY, history())
-        async with audited(stage):
+        stage.platform.respond(HISTORY, history())
+        async with working_with_audit(stage):
             await lifted(stage)
             await stage.pass_time(FLYING_SECONDS)
             await until(lambda: "no such change" in stage.reason(command), "a look")
@@ -356,30 +356,30 @@ async def test_a_clock_set_back_between_two_runs_makes_no_key_young(
 
 
 async def test_a_clock_that_goes_back_stops_until_all_is_read(stage: Scene) -> None:
-    stage.platform.says(HISTORY, history())
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history())
+    async with working_with_audit(stage):
         await lifted(stage)
-        stage.platform.says(HISTORY, message(500))
+        stage.platform.respond(HISTORY, message(500))
         stage.clock.set_back(3600)
         await stage.clock.asleep(CLOCK_SECONDS)
         await stage.pass_time(CLOCK_SECONDS)
-        await until(lambda: stage.told("audit.clock"), "it is noticed")
-        await stage.quiet()
+        await until(lambda: stage.logged("audit.clock"), "it is noticed")
+        await stage.run_pending()
         command = await stage.plan("adjust", "prod_1")
-        await stage.quiet()
+        await stage.run_pending()
         assert "clock" in stopped(stage)[ALL]
-        stage.platform.says(HISTORY, history())
+        stage.platform.respond(HISTORY, history())
         while stage.state(command) != "applied":
             await stage.pass_time(10)
-            await stage.quiet()
-    assert len(stage.told("audit.clock")) == 1
+            await stage.run_pending()
+    assert len(stage.logged("audit.clock")) == 1
 
 
 async def test_a_clock_set_back_does_not_lengthen_a_wait(stage: Scene) -> None:
-    stage.platform.says("/inventory/adjust", message(500))
-    stage.platform.says(HISTORY, history())
+    stage.platform.respond("/inventory/adjust", message(500))
+    stage.platform.respond(HISTORY, history())
     command = await stage.plan("adjust", "prod_1")
-    async with audited(stage):
+    async with working_with_audit(stage):
         await until(lambda: stage.column("looks", command) == 1, "one look")
         due = stage.column("due_at", command)
         stage.clock.set_back(3600)
@@ -392,9 +392,9 @@ async def test_a_clock_set_back_does_not_lengthen_a_wait(stage: Scene) -> None:
 
 async def test_a_clock_set_back_makes_no_check_early(stage: Scene) -> None:
     """The doubt may be younger than the clock that went back: it is left its time."""
-    stage.platform.says("/inventory/adjust", message(500))
-    stage.platform.says(HISTORY, history())
-    async with audited(stage):
+    stage.platform.respond("/inventory/adjust", message(500))
+    stage.platform.respond(HISTORY, history())
+    async with working_with_audit(stage):
         await lifted(stage)
         stage.clock.set_back(300)
         command = await stage.plan("adjust", "prod_1")
@@ -403,49 +403,49 @@ async def test_a_clock_set_back_makes_no_check_early(stage: Scene) -> None:
         due = stage.column("due_at", command)
         await stage.clock.asleep(CLOCK_SECONDS)
         await stage.pass_time(CLOCK_SECONDS)
-        await until(lambda: stage.told("audit.clock"), "it is noticed")
+        await until(lambda: stage.logged("audit.clock"), "it is noticed")
         await lifted(stage)
         assert stage.column("due_at", command) == due
 
 
 async def fail_locked(stage: Scene) -> None:
     """Let an audit fail for a database that takes no transactions."""
-    failed = len(stage.told("audit.failed"))
+    failed = len(stage.logged("audit.failed"))
     with locked(stage.place, "ACCESS EXCLUSIVE"):
         stage.auditor.wake()
-        await until(lambda: len(stage.told("audit.failed")) > failed, "it fails")
+        await until(lambda: len(stage.logged("audit.failed")) > failed, "it fails")
 
 
 async def test_a_locked_database_adopts_no_foreign_effect(stage: Scene) -> None:
     """Only what is met at the start is adopted; a start is not what follows a lock."""
-    stage.platform.says(HISTORY, history())
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history())
+    async with working_with_audit(stage):
         await lifted(stage)
         await fail_locked(stage)
-        stage.platform.says(HISTORY, history(move(1, STRANGE)))
+        stage.platform.respond(HISTORY, history(move(1, STRANGE)))
         await audit(stage)
         await fail_locked(stage)
         assert STRANGE in stopped(stage)[ALL]
-    assert stage.told("audit.restored") == []
-    assert len(stage.told("audit.foreign")) == 1
+    assert stage.logged("audit.restored") == []
+    assert len(stage.logged("audit.foreign")) == 1
 
 
 async def test_a_clock_set_back_under_a_lock_is_made_up_for(stage: Scene) -> None:
-    stage.platform.says("/inventory/adjust", message(500))
-    stage.platform.says(HISTORY, history())
+    stage.platform.respond("/inventory/adjust", message(500))
+    stage.platform.respond(HISTORY, history())
     command = await stage.plan("adjust", "prod_1")
-    async with audited(stage):
+    async with working_with_audit(stage):
         await until(lambda: stage.column("looks", command) == 1, "one look")
         due = stage.column("due_at", command)
         stage.clock.set_back(3600)
         await stage.clock.asleep(CLOCK_SECONDS)
         with locked(stage.place):
             await stage.clock.advance(CLOCK_SECONDS)
-            await until(lambda: stage.told("audit.failed"), "it fails")
+            await until(lambda: stage.logged("audit.failed"), "it fails")
         while stage.column("due_at", command) == due:
             await stage.pass_time(1)
-            await stage.quiet()
-    assert len(stage.told("audit.clock")) == 1
+            await stage.run_pending()
+    assert len(stage.logged("audit.clock")) == 1
 
 
 STRANGERS: dict[str, dict[str, Any]] = {
@@ -462,25 +462,25 @@ async def test_a_foreign_row_of_any_shape_stops_nothing(
     name: str, stage: Scene
 ) -> None:
     bad = move(3, "", note="stock take") | STRANGERS[name]
-    stage.platform.says(HISTORY, history(bad, move(2, STRANGE), bad))
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history(bad, move(2, STRANGE), bad))
+    async with working_with_audit(stage):
         await lifted(stage)
         await audit(stage)
-    assert len(stage.told("audit.restored")) == 1
-    assert len(stage.told("audit.row_skipped")) == 1
+    assert len(stage.logged("audit.restored")) == 1
+    assert len(stage.logged("audit.row_skipped")) == 1
 
 
 async def test_unused_fields_of_a_row_may_have_any_shape(stage: Scene) -> None:
-    stage.platform.says(HISTORY, history(move(1, STRANGE, **UNUSED)))
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history(move(1, STRANGE, **UNUSED)))
+    async with working_with_audit(stage):
         await lifted(stage)
-    assert len(stage.told("audit.restored")) == 1
+    assert len(stage.logged("audit.restored")) == 1
 
 
 async def test_a_row_that_may_be_ours_is_not_passed_over(stage: Scene) -> None:
-    stage.platform.says(HISTORY, history(move(1, STRANGE, adjustment=2.5)))
-    async with audited(stage):
-        await until(lambda: stage.told("audit.failed"), "it cannot be read")
+    stage.platform.respond(HISTORY, history(move(1, STRANGE, adjustment=2.5)))
+    async with working_with_audit(stage):
+        await until(lambda: stage.logged("audit.failed"), "it cannot be read")
         assert stopped(stage)[ALL] == OPENING
 
 
@@ -489,7 +489,7 @@ async def test_damaged_knowledge_of_a_platform_is_learnt_again(
 ) -> None:
     await stage.store.kv.put("habits:main", '{"keeps')
     command = await stage.plan("adjust", "prod_1")
-    stage.platform.says(HISTORY, history(move(1, command)))
-    async with audited(stage):
+    stage.platform.respond(HISTORY, history(move(1, command)))
+    async with working_with_audit(stage):
         await lifted(stage)
     assert stage.state(command) == "applied"

@@ -21,12 +21,12 @@ from scenes.stock_history import HISTORY, history, move
 from scenes.stored import checks
 from scenes.uncertain_commands import (
     FAILED,
-    apply,
-    doubt,
-    in_vain,
-    looked,
-    looks,
-    outwait,
+    advance_until,
+    await_checks,
+    await_failed_check,
+    check_results,
+    plan_uncertain,
+    respond_applied,
 )
 from scenes.waiting import until
 
@@ -50,23 +50,23 @@ async def keyed(database: Place) -> AsyncIterator[Scene]:
 
 
 async def test_under_its_key_it_is_sent_again_at_once(keyed: Scene) -> None:
-    command = await doubt(keyed)
+    command = await plan_uncertain(keyed)
     async with working(keyed):
-        await keyed.reaches(command, "applied")
+        await keyed.await_state(command, "applied")
     first, second = keyed.server.commands
     assert first.body == second.body
     name = "idempotency-key"
     assert first.headers[name] == second.headers[name]
-    assert looks(keyed, command) == [(1, "applied")]
+    assert check_results(keyed, command) == [(1, "applied")]
     assert "same Idempotency-Key" in keyed.reason(command)
 
 
 async def test_an_answer_to_a_resend_is_stored_without_its_customer(
     keyed: Scene,
 ) -> None:
-    command = await doubt(keyed, "fulfill")
+    command = await plan_uncertain(keyed, "fulfill")
     async with working(keyed):
-        await keyed.reaches(command, "applied")
+        await keyed.await_state(command, "applied")
     (check,) = checks(keyed.place, command)
     assert (read := check.read) is not None
     assert json.loads(read)["shipment"] == "shp_1"
@@ -74,44 +74,48 @@ async def test_an_answer_to_a_resend_is_stored_without_its_customer(
 
 
 async def test_a_resend_waits_for_room(keyed: Scene) -> None:
-    command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", message(500, b"", **NO_ROOM), apply)
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(
+        "/inventory/adjust", message(500, b"", **NO_ROOM), respond_applied
+    )
     async with working(keyed):
-        await keyed.reaches(command, "uncertain")
+        await keyed.await_state(command, "uncertain")
         # The first room goes to the question whether the platform still takes keys.
         for _ in range(2):
             await keyed.pass_time(59)
-            await keyed.arrive(1)
-        await outwait(keyed, lambda: keyed.state(command) == "applied")
+            await keyed.await_commands(1)
+        await advance_until(keyed, lambda: keyed.state(command) == "applied")
     assert len(keyed.server.commands) == 2
 
 
 async def test_a_command_parked_while_waiting_for_room_is_not_sent_again(
     keyed: Scene,
 ) -> None:
-    command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", message(500, b"", **NO_ROOM), apply)
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(
+        "/inventory/adjust", message(500, b"", **NO_ROOM), respond_applied
+    )
     async with working(keyed):
-        await keyed.reaches(command, "uncertain")
+        await keyed.await_state(command, "uncertain")
         await keyed.pass_time(59)
         parked = Decision(command, "park", "ann", "I do it by hand")
         await keyed.store.decisions.decide(parked)
         await keyed.pass_time(120)
-        await keyed.arrive(1)
+        await keyed.await_commands(1)
     assert keyed.state(command) == "parked"
 
 
 async def test_a_command_paused_while_waiting_for_room_is_not_sent_again(
     keyed: Scene,
 ) -> None:
-    command = await doubt(keyed)
-    keyed.platform.says(ADJUST, message(500, b"", **NO_ROOM), apply)
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(ADJUST, message(500, b"", **NO_ROOM), respond_applied)
     async with working(keyed):
-        await keyed.reaches(command, "uncertain")
+        await keyed.await_state(command, "uncertain")
         await keyed.pass_time(59)
         pause(keyed)
         await keyed.pass_time(120)
-        await keyed.arrive(1)
+        await keyed.await_commands(1)
     assert keyed.state(command) == "uncertain"
 
 
@@ -130,16 +134,16 @@ async def test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again(
     happen: Callable[[Scene], None], keyed: Scene
 ) -> None:
     """The platform would take it for a new one, and apply the same once more."""
-    command = await doubt(keyed)
-    keyed.platform.says(ADJUST, message(500, b"", **NO_ROOM), apply)
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(ADJUST, message(500, b"", **NO_ROOM), respond_applied)
     async with working(keyed):
-        await keyed.reaches(command, "uncertain")
+        await keyed.await_state(command, "uncertain")
         await keyed.pass_time(59)
         happen(keyed)
         await keyed.clock.advance(timedelta(days=1, minutes=2).total_seconds())
         for _ in range(UNTIL_THE_LAST_LOOK):
             await keyed.pass_time(60)
-            await keyed.quiet()
+            await keyed.run_pending()
     assert len(keyed.server.commands) == 1
     assert keyed.state(command) == "parked"
 
@@ -152,8 +156,8 @@ async def test_room_is_released_where_a_busy_database_ends_a_check(
 
     monkeypatch.setattr(SqlUncertainCommands, "is_still_uncertain", busy)
     room = {"RateLimit_Policy": '"key";q=60;w=60', "RateLimit": '"key";r=10;t=50'}
-    command = await doubt(keyed)
-    keyed.platform.says(ADJUST, message(500, b"", **room))
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(ADJUST, message(500, b"", **room))
     async with working(keyed):
         await until(lambda: "is locked" in keyed.reason(command), "a look")
     budget = keyed.resolver._resend.client.transport.budget
@@ -161,12 +165,12 @@ async def test_room_is_released_where_a_busy_database_ends_a_check(
 
 
 async def test_a_refusal_under_its_key_proves_nothing(keyed: Scene) -> None:
-    command = await doubt(keyed)
+    command = await plan_uncertain(keyed)
     conflict = problem(409, "IDEMPOTENCY_IN_PROGRESS")
-    keyed.platform.says("/inventory/adjust", FAILED, conflict)
-    keyed.platform.says(HISTORY, history(move(1, command)))
+    keyed.platform.respond("/inventory/adjust", FAILED, conflict)
+    keyed.platform.respond(HISTORY, history(move(1, command)))
     async with working(keyed):
-        await keyed.reaches(command, "applied")
+        await keyed.await_state(command, "applied")
     assert "history shows our reference tag" in keyed.reason(command)
 
 
@@ -176,33 +180,33 @@ async def test_where_its_key_is_not_answered_the_history_is_read(keyed: Scene) -
     async def reset(_: Request, connection: Connection) -> None:
         connection.reset()
 
-    command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", FAILED, reset)
-    keyed.platform.says(HISTORY, history())
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond("/inventory/adjust", FAILED, reset)
+    keyed.platform.respond(HISTORY, history())
     async with working(keyed):
         await until(
             lambda: "with its key and got no response" in keyed.reason(command),
             "a look",
         )
-        assert looks(keyed, command) == []
-        keyed.platform.says(HISTORY, history(move(1, command)))
+        assert check_results(keyed, command) == []
+        keyed.platform.respond(HISTORY, history(move(1, command)))
         while keyed.state(command) != "applied":
             await keyed.pass_time(1)
-            await keyed.quiet()
+            await keyed.run_pending()
     assert "history shows our reference tag" in keyed.reason(command)
 
 
 async def test_a_command_that_its_key_can_prove_needs_no_history(
     keyed: Scene,
 ) -> None:
-    command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", FAILED, FAILED, apply)
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond("/inventory/adjust", FAILED, FAILED, respond_applied)
     async with working(keyed):
-        await looked(keyed, command, 1)
+        await await_checks(keyed, command, 1)
         assert keyed.state(command) == "uncertain"
         await keyed.pass_time(120)
-        await keyed.reaches(command, "applied")
-    assert looks(keyed, command) == [(1, "undecidable"), (2, "applied")]
+        await keyed.await_state(command, "applied")
+    assert check_results(keyed, command) == [(1, "undecidable"), (2, "applied")]
 
 
 async def test_a_check_does_not_count_while_its_key_cannot_be_sent(
@@ -212,14 +216,14 @@ async def test_a_check_does_not_count_while_its_key_cannot_be_sent(
         keyed.dispatcher.switch.block_all("a person said so")
         await connection.send(FAILED)
 
-    command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", close_the_door, apply)
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond("/inventory/adjust", close_the_door, respond_applied)
     async with working(keyed):
         await until(lambda: "when sending resumes" in keyed.reason(command), "a look")
-        assert looks(keyed, command) == []
+        assert check_results(keyed, command) == []
         while keyed.state(command) != "applied":
             await keyed.pass_time(PROBE_SECONDS)
-            await keyed.quiet()
+            await keyed.run_pending()
     assert "same Idempotency-Key" in keyed.reason(command)
 
 
@@ -229,7 +233,7 @@ def pause(stage: Scene) -> None:
 
 HOLDING: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], None]]] = {
     "paused": (pause, lambda stage: stage.dispatcher.pause("adjust", None)),
-    "paused, then opened": (pause, lambda stage: stage.open("adjust")),
+    "paused, then opened": (pause, lambda stage: stage.open_window("adjust")),
     "disabled": (
         lambda stage: stage.dispatcher.windows.set_enabled("adjust", enabled=False),
         lambda stage: stage.dispatcher.windows.set_enabled("adjust", enabled=True),
@@ -247,18 +251,18 @@ async def test_nothing_is_sent_again_while_its_job_is_held(
         hold(keyed)
         await connection.send(FAILED)
 
-    command = await doubt(keyed)
-    keyed.platform.says(ADJUST, fail, apply)
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(ADJUST, fail, respond_applied)
     async with working(keyed):
         await until(lambda: "when sending resumes" in keyed.reason(command), "a look")
         for _ in range(UNTIL_THE_LAST_LOOK):
             await keyed.pass_time(60)
-            await keyed.arrive(1)
-        assert looks(keyed, command) == []
+            await keyed.await_commands(1)
+        assert check_results(keyed, command) == []
         release(keyed)
         while keyed.state(command) != "applied":
             await keyed.pass_time(60)
-            await keyed.quiet()
+            await keyed.run_pending()
     assert len(keyed.server.commands) == 2
     assert "same Idempotency-Key" in keyed.reason(command)
 
@@ -269,10 +273,10 @@ async def test_an_uncertain_command_waits_for_no_quiet_hours(keyed: Scene) -> No
         keyed.dispatcher.windows.set_quiet("adjust", QuietHours(all_day, UTC))
         await connection.send(FAILED)
 
-    command = await doubt(keyed)
-    keyed.platform.says(ADJUST, fall_quiet, apply)
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(ADJUST, fall_quiet, respond_applied)
     async with working(keyed):
-        await keyed.reaches(command, "applied")
+        await keyed.await_state(command, "applied")
     assert len(keyed.server.commands) == 2
 
 
@@ -290,22 +294,22 @@ async def test_a_refused_resend_with_a_key_closes_the_send_switch(
     name: str, keyed: Scene
 ) -> None:
     stopped, refusal = STOPPING[name]
-    command = await doubt(keyed)
-    keyed.platform.says(ADJUST, FAILED, refusal)
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(ADJUST, FAILED, refusal)
     async with working(keyed):
         await until(
             lambda: stopped in keyed.dispatcher.switch.reasons(), "it is closed"
         )
         await keyed.pass_time(PROBE_SECONDS - 1)
-        await keyed.arrive(2)
-        assert len(keyed.told("push.stopped")) == 1
-        keyed.platform.says(ADJUST, apply)
+        await keyed.await_commands(2)
+        assert len(keyed.logged("push.stopped")) == 1
+        keyed.platform.respond(ADJUST, respond_applied)
         while keyed.state(command) != "applied":
             await keyed.pass_time(PROBE_SECONDS)
-            await keyed.quiet()
-    assert looks(keyed, command) == [(1, "applied")]
+            await keyed.run_pending()
+    assert check_results(keyed, command) == [(1, "applied")]
     assert "same Idempotency-Key" in keyed.reason(command)
-    assert len(keyed.told("push.resumed")) == 1
+    assert len(keyed.logged("push.resumed")) == 1
 
 
 UNANSWERED = {
@@ -320,39 +324,42 @@ async def test_no_check_counts_whose_key_was_not_let_through(
     answer: str, read: bytes | None, keyed: Scene
 ) -> None:
     """At the last one it would be parked, or its absence believed."""
-    command = await doubt(keyed)
-    keyed.platform.says(ADJUST, FAILED, UNANSWERED[answer])
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(ADJUST, FAILED, UNANSWERED[answer])
     if read is not None:
-        keyed.platform.says(HISTORY, read)
+        keyed.platform.respond(HISTORY, read)
     async with working(keyed):
         for _ in range(UNTIL_THE_LAST_LOOK):
             await keyed.pass_time(60)
-            await keyed.quiet()
-        await outwait(keyed, lambda: len(keyed.server.commands) > 3)
-        assert (keyed.state(command), looks(keyed, command)) == ("uncertain", [])
-        keyed.platform.says(ADJUST, apply)
+            await keyed.run_pending()
+        await advance_until(keyed, lambda: len(keyed.server.commands) > 3)
+        assert (keyed.state(command), check_results(keyed, command)) == (
+            "uncertain",
+            [],
+        )
+        keyed.platform.respond(ADJUST, respond_applied)
         while keyed.state(command) != "applied":
             await keyed.pass_time(60)
-            await keyed.quiet()
+            await keyed.run_pending()
     assert "same Idempotency-Key" in keyed.reason(command)
-    is_stopped = bool(keyed.told("push.stopped"))
+    is_stopped = bool(keyed.logged("push.stopped"))
     assert is_stopped is (answer == "refused")
 
 
 async def test_a_key_that_is_too_old_is_not_used_again(keyed: Scene) -> None:
-    command = await doubt(keyed)
-    keyed.platform.says("/inventory/adjust", FAILED)
-    keyed.platform.says(HISTORY, message(503))
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond("/inventory/adjust", FAILED)
+    keyed.platform.respond(HISTORY, message(503))
     async with working(keyed):
-        await in_vain(keyed, command)
+        await await_failed_check(keyed, command)
         sent = len(keyed.server.commands)
         assert sent > 1
         for _ in range(24 * 12):
             await keyed.pass_time(300)
-        await keyed.quiet()
+        await keyed.run_pending()
         sent = len(keyed.server.commands)
         await keyed.pass_time(3_600)
-        await keyed.quiet()
+        await keyed.run_pending()
     assert len(keyed.server.commands) == sent
 
 
@@ -363,22 +370,22 @@ async def test_the_age_of_a_key_counts_from_when_it_was_sent_first(
     """The platform forgets it a day after that, however often it was sent since."""
     path = database
     async with scene(path) as stage:
-        command = await doubt(stage)
-        stage.platform.says(HISTORY, message(503))
+        command = await plan_uncertain(stage)
+        stage.platform.respond(HISTORY, message(503))
         async with working(stage):
-            await stage.reaches(command, "uncertain")
+            await stage.await_state(command, "uncertain")
             await stage.store.decisions.decide(Decision(command, "park", "op", ""))
     async with scene(path, start=START + timedelta(hours=22)) as stage:
-        stage.platform.says("/inventory/adjust", FAILED)
-        stage.platform.says(HISTORY, message(503))
+        stage.platform.respond("/inventory/adjust", FAILED)
+        stage.platform.respond(HISTORY, message(503))
         await stage.store.decisions.decide(Decision(command, "resend", "op", ""))
         async with working(stage):
-            await stage.reaches(command, "uncertain")
+            await stage.await_state(command, "uncertain")
     async with scene(path, keyed=True, start=START + timedelta(hours=23)) as stage:
-        stage.platform.says(HISTORY, history())
+        stage.platform.respond(HISTORY, history())
         stage.clock.set_back(back_seconds)
         await stage.store.tags.shift("main", back_seconds, 60)
         await stage.pass_time(60)
         assert await stage.resolver.check_due() == 1
-        assert looks(stage, command)[-1][1] == "absent"
+        assert check_results(stage, command)[-1][1] == "absent"
         assert stage.server.commands == []

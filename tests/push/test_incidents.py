@@ -59,10 +59,10 @@ async def test_the_answer_to_a_fulfillment_shows_it(
     stage: Scene, members: dict[str, Any], says: str
 ) -> None:
     await stage.fold(payloads.order(at=1))
-    stage.platform.says(FULFILL, document({"data": shipped(**members)}))
+    stage.platform.respond(FULFILL, document({"data": shipped(**members)}))
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     (said,) = incidents(stage)
     assert says in said
 
@@ -71,41 +71,41 @@ async def test_the_answer_to_a_fulfillment_shows_it(
 async def test_an_order_as_it_should_be_is_no_incident(
     stage: Scene, members: dict[str, Any]
 ) -> None:
-    stage.platform.says(FULFILL, document({"data": shipped(**members)}))
+    stage.platform.respond(FULFILL, document({"data": shipped(**members)}))
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
         await stage.fold(shipped(**members))
     assert incidents(stage) == []
 
 
 async def test_a_refetched_order_shows_the_conflict(stage: Scene) -> None:
     await stage.fold(payloads.order(at=1))
-    stage.platform.says(FULFILL, message(500))
-    stage.platform.says(ORDER, document({"data": shipped(cancellation=BACK)}))
+    stage.platform.respond(FULFILL, message(500))
+    stage.platform.respond(ORDER, document({"data": shipped(cancellation=BACK)}))
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     (said,) = incidents(stage)
     assert said.startswith(TOO_MANY)
 
 
 async def test_a_conflict_that_shows_the_effect_shows_it(stage: Scene) -> None:
     await stage.fold(payloads.order(at=1))
-    stage.platform.says(FULFILL, document({"code": "ORDER_ALREADY_FULFILLED"}, 409))
-    stage.platform.says(ORDER, document({"data": shipped(cancellation=BACK)}))
+    stage.platform.respond(FULFILL, document({"code": "ORDER_ALREADY_FULFILLED"}, 409))
+    stage.platform.respond(ORDER, document({"data": shipped(cancellation=BACK)}))
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     (said,) = incidents(stage)
     assert said.startswith(TOO_MANY)
 
 
 async def fulfilled(stage: Scene) -> str:
-    stage.platform.says(FULFILL, document({"data": shipped(10)}))
+    stage.platform.respond(FULFILL, document({"data": shipped(10)}))
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert incidents(stage) == []
     return command
 
@@ -135,10 +135,10 @@ async def test_the_answer_to_a_cancellation_shows_parcels(stage: Scene) -> None:
     await stage.fold(payloads.order(at=1))
     line = payloads.item(fulfilledQuantity=1)
     data = shipped(items=[line], cancellation=BACK, status="CANCELLED")
-    stage.platform.says(CANCEL, document({"data": data}))
+    stage.platform.respond(CANCEL, document({"data": data}))
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
         await stage.fold(data)
     (said,) = incidents(stage)
     assert said.endswith("after 1 unit had shipped: the stock is 1 unit too high")
@@ -147,10 +147,10 @@ async def test_the_answer_to_a_cancellation_shows_parcels(stage: Scene) -> None:
 async def test_a_cancellation_without_a_restock_is_no_conflict(stage: Scene) -> None:
     line = payloads.item(fulfilledQuantity=1)
     data = shipped(items=[line], cancellation=GONE, status="CANCELLED")
-    stage.platform.says(CANCEL, document({"data": data}))
+    stage.platform.respond(CANCEL, document({"data": data}))
     command = await stage.plan("cancel", "ord_1", restock=False)
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert incidents(stage) == []
 
 
@@ -175,8 +175,8 @@ async def test_a_parcel_of_a_refunded_order_goes_to_an_operator(
     await stage.fold(payloads.order(at=1, financialStatus=status))
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "parked")
-        await stage.arrive(0)
+        await stage.await_state(command, "parked")
+        await stage.await_commands(0)
     assert stage.reason(command).startswith("order #1001 is refunded")
 
 
@@ -185,4 +185,4 @@ async def test_a_parcel_of_any_other_order_leaves(stage: Scene, status: str) -> 
     await stage.fold(payloads.order(at=1, financialStatus=status))
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")

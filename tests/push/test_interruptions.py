@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from backhaul.push.response_classifier import interrupted
 from backhaul.runtime.loop import BUSY_SECONDS
 from scenes.databases import locked
-from scenes.pushing import Scene, applied, kept, killed, scene, working
+from scenes.pushing import (
+    Scene,
+    applied_response,
+    cancel_task,
+    rerun_while_busy,
+    scene,
+    working,
+)
 from scenes.scripted_platform import message
 from scenes.stored import count
 from scenes.waiting import until
@@ -26,11 +33,11 @@ async def silent(_: Request, connection: Connection) -> None:
 async def die_while_sending(place: Place) -> tuple[str, bytes]:
     """Leave behind a command whose request has arrived; return it and its bytes."""
     async with scene(place) as stage:
-        stage.platform.says("/inventory/adjust", silent)
+        stage.platform.respond("/inventory/adjust", silent)
         command = await stage.plan("adjust", "prod_1")
         dispatching = asyncio.ensure_future(stage.dispatcher.run())
         await stage.server.arrived.wait()
-        await killed(dispatching)
+        await cancel_task(dispatching)
         assert stage.state(command) == "sending"
         return command, stage.server.commands[0].body
 
@@ -56,11 +63,11 @@ async def test_a_command_under_way_at_a_kill_is_not_sent_again(database: Place) 
         await stage.store.commands.mark_interrupted_uncertain(interrupted())
         behind = await stage.plan("adjust", "prod_1")
         async with working(stage):
-            await stage.parks(command)
-            await stage.reaches(behind, "applied")
+            await stage.await_parked(command)
+            await stage.await_state(behind, "applied")
             await stage.pass_time(86_400)
-            await stage.quiet()
-        assert [body["note"] for body in stage.bodies()] == [f"bh:{behind}"]
+            await stage.run_pending()
+        assert [body["note"] for body in stage.sent_bodies()] == [f"bh:{behind}"]
         assert stage.state(command) == "parked"
 
 
@@ -74,7 +81,7 @@ async def test_a_command_only_planned_at_a_kill_is_sent_after_the_next_start(
             await stage.store.commands.mark_interrupted_uncertain(interrupted()) == []
         )
         async with working(stage):
-            await stage.reaches(command, "applied")
+            await stage.await_state(command, "applied")
         assert len(stage.server.commands) == 1
 
 
@@ -86,9 +93,9 @@ async def test_the_outcome_is_written_when_the_database_accepts_writes_again(
     async def behave(request: Request, connection: Connection) -> None:
         taken.set()
         await answered.wait()
-        await connection.send(applied(request))
+        await connection.send(applied_response(request))
 
-    stage.platform.says("/inventory/adjust", behave)
+    stage.platform.respond("/inventory/adjust", behave)
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
         await taken.wait()
@@ -99,10 +106,10 @@ async def test_the_outcome_is_written_when_the_database_accepts_writes_again(
             await stage.clock.asleep(BUSY_SECONDS)
             assert stage.state(command) == "sending"
         await stage.pass_time(BUSY_SECONDS)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 1
     assert json.loads(stage.column("evidence", command))["adjustment_id"] == "adj_1"
-    assert len(stage.told("push.busy")) >= 2
+    assert len(stage.logged("push.busy")) >= 2
 
 
 async def test_nothing_is_sent_while_the_attempt_cannot_be_recorded(
@@ -115,7 +122,7 @@ async def test_nothing_is_sent_while_the_attempt_cannot_be_recorded(
         await stage.clock.asleep(BUSY_SECONDS)
         assert stage.server.connections == 0
     await stage.pass_time(BUSY_SECONDS)
-    await stage.reaches(command, "applied")
+    await stage.await_state(command, "applied")
     await dispatching.__aexit__(None, None, None)
     assert len(stage.server.commands) == 1
     assert count(stage.place, "attempts") == 1
@@ -125,7 +132,7 @@ async def test_a_locked_database_does_not_hold_up_the_end(stage: Scene) -> None:
     await stage.plan("fulfill", "ord_1")
     with locked(stage.place):
         async with working(stage):
-            await until(lambda: stage.told("push.busy"), "the claim is refused")
+            await until(lambda: stage.logged("push.busy"), "the claim is refused")
             await stage.clock.asleep(BUSY_SECONDS)
     assert stage.server.connections == 0
 
@@ -137,20 +144,20 @@ async def test_an_unrecorded_resend_of_a_check_is_not_repeated(
 
     async def lock(request: Request, connection: Connection) -> None:
         with locked(database):
-            await connection.send(applied(request))
+            await connection.send(applied_response(request))
             await released.wait()
 
     async with scene(database, keyed=True) as stage:
-        stage.platform.says("/inventory/adjust", message(500), lock)
+        stage.platform.respond("/inventory/adjust", message(500), lock)
         command = await stage.plan("adjust", "prod_1")
         dispatching = asyncio.ensure_future(stage.dispatcher.run())
-        await stage.reaches(command, "uncertain")
-        await killed(dispatching)
-        looking = asyncio.ensure_future(kept(stage.resolver.run))
-        await until(lambda: stage.told("push.busy"), "the look is not written")
-        stage.platform.said.clear()
+        await stage.await_state(command, "uncertain")
+        await cancel_task(dispatching)
+        looking = asyncio.ensure_future(rerun_while_busy(stage.resolver.run))
+        await until(lambda: stage.logged("push.busy"), "the look is not written")
+        stage.platform.responses.clear()
         released.set()
         while stage.state(command) != "applied":
             await stage.pass_time(BUSY_SECONDS)
-        await killed(looking)
+        await cancel_task(looking)
         assert len(stage.server.commands) == 2

@@ -12,7 +12,7 @@ from backhaul.push.resolver import KEYED_ONCE, IdempotencySupport
 from scenes.pushing import Scene, scene, working
 from scenes.scripted_platform import document, message
 from scenes.stock_history import HISTORY, history, move
-from scenes.uncertain_commands import doubt, looks, outwait
+from scenes.uncertain_commands import advance_until, check_results, plan_uncertain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -51,25 +51,25 @@ async def test_a_platform_that_stopped_accepting_keys_is_checked_by_reads(
     answer: bytes, keyed: Scene
 ) -> None:
     """It would take what it applied already for something new."""
-    command = await doubt(keyed)
-    keyed.platform.says(STORE, answer)
-    keyed.platform.says(HISTORY, history(move(1, command)))
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(STORE, answer)
+    keyed.platform.respond(HISTORY, history(move(1, command)))
     async with working(keyed):
-        await keyed.reaches(command, "applied")
+        await keyed.await_state(command, "applied")
     assert len(keyed.server.commands) == 1
     assert "history shows our reference tag" in keyed.reason(command)
 
 
 async def test_nothing_is_sent_again_while_key_support_is_unknown(keyed: Scene) -> None:
-    command = await doubt(keyed)
-    keyed.platform.says(STORE, message(503))
-    keyed.platform.says(HISTORY, history())
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(STORE, message(503))
+    keyed.platform.respond(HISTORY, history())
     async with working(keyed):
-        await outwait(keyed, lambda: "503" in keyed.reason(command))
-        await keyed.arrive(1)
-        assert looks(keyed, command) == []
-        keyed.platform.says(STORE, said(TAKES))
-        await outwait(keyed, lambda: keyed.state(command) == "applied")
+        await advance_until(keyed, lambda: "503" in keyed.reason(command))
+        await keyed.await_commands(1)
+        assert check_results(keyed, command) == []
+        keyed.platform.respond(STORE, said(TAKES))
+        await advance_until(keyed, lambda: keyed.state(command) == "applied")
     assert len(keyed.server.commands) == 2
 
 
@@ -77,18 +77,18 @@ async def test_a_shown_effect_is_believed_while_key_support_is_unknown(
     keyed: Scene,
 ) -> None:
     """Else a lane would wait for the store's own record, for most of a day."""
-    command = await doubt(keyed)
-    keyed.platform.says(STORE, message(503))
-    keyed.platform.says(HISTORY, history(move(1, command)))
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(STORE, message(503))
+    keyed.platform.respond(HISTORY, history(move(1, command)))
     async with working(keyed):
-        await outwait(keyed, lambda: keyed.state(command) == "applied")
+        await advance_until(keyed, lambda: keyed.state(command) == "applied")
     assert len(keyed.server.commands) == 1
 
 
 async def test_a_refused_store_read_does_not_change_key_support(keyed: Scene) -> None:
     """An API key that is being replaced is refused, and the same platform goes on."""
     idempotency, first = idempotency_of(keyed), to_text(keyed.clock.now())
-    keyed.platform.says(STORE, message(401), said(TAKES))
+    keyed.platform.respond(STORE, message(401), said(TAKES))
     assert not await idempotency.is_honoured(first)
     assert await idempotency.is_honoured(first)
 
@@ -98,12 +98,12 @@ async def test_a_platform_that_accepted_keys_may_stop_without_saying_so(
 ) -> None:
     """What left meanwhile is looked for, and sent again, as without keys."""
     await idempotency_of(keyed).record(NO_LONGER)
-    command = await doubt(keyed)
-    keyed.platform.says(STORE, message(503))
-    keyed.platform.says(HISTORY, history())
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(STORE, message(503))
+    keyed.platform.respond(HISTORY, history())
     async with working(keyed):
-        await outwait(keyed, lambda: keyed.state(command) == "applied")
-    assert [found for _, found in looks(keyed, command)] == ["absent"] * 3
+        await advance_until(keyed, lambda: keyed.state(command) == "applied")
+    assert [found for _, found in check_results(keyed, command)] == ["absent"] * 3
 
 
 async def test_a_command_sent_without_key_support_is_not_protected(
@@ -112,15 +112,15 @@ async def test_a_command_sent_without_key_support_is_not_protected(
     """It takes keys again; of the first try's it knows nothing."""
     idempotency = idempotency_of(keyed)
     await idempotency.record(NO_LONGER)
-    command = await doubt(keyed)
-    keyed.platform.says(STORE, message(503))
-    keyed.platform.says(HISTORY, message(503))
+    command = await plan_uncertain(keyed)
+    keyed.platform.respond(STORE, message(503))
+    keyed.platform.respond(HISTORY, message(503))
     async with working(keyed):
-        await outwait(keyed, lambda: "503" in keyed.reason(command))
+        await advance_until(keyed, lambda: "503" in keyed.reason(command))
         await idempotency.record(TAKES)
-        keyed.platform.says(STORE, said(TAKES))
-        keyed.platform.says(HISTORY, history(move(1, command)))
-        await outwait(keyed, lambda: keyed.state(command) == "applied")
+        keyed.platform.respond(STORE, said(TAKES))
+        keyed.platform.respond(HISTORY, history(move(1, command)))
+        await advance_until(keyed, lambda: keyed.state(command) == "applied")
     assert len(keyed.server.commands) == 1
 
 
@@ -129,9 +129,9 @@ async def test_a_command_sent_with_key_support_is_protected(keyed: Scene) -> Non
     await idempotency.record(NO_LONGER)
     await keyed.pass_time(60)
     await idempotency.record(TAKES)
-    command = await doubt(keyed)
+    command = await plan_uncertain(keyed)
     async with working(keyed):
-        await keyed.reaches(command, "applied")
+        await keyed.await_state(command, "applied")
     assert len(keyed.server.commands) == 2
 
 
@@ -139,10 +139,10 @@ async def test_key_support_is_not_queried_where_it_never_existed(
     database: Place,
 ) -> None:
     async with scene(database) as stage:
-        command = await doubt(stage)
-        stage.platform.says(HISTORY, history(move(1, command)))
+        command = await plan_uncertain(stage)
+        stage.platform.respond(HISTORY, history(move(1, command)))
         async with working(stage):
-            await stage.reaches(command, "applied")
+            await stage.await_state(command, "applied")
         assert asked(stage) == 0
 
 

@@ -14,7 +14,7 @@ from backhaul.core.clock import from_text, to_text
 from backhaul.platform.transport import OutcomeUnknown, Transport
 from backhaul.push.stock_targets import StockReader
 from scenes.damaged_rows import overwrite
-from scenes.stock_counts import House, house, now
+from scenes.stock_counts import StockSystem, now, stock_system
 from scenes.stored import COMMANDS_AND_TARGETS, command, value_of
 from scenes.waiting import until
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backhaul.store import Place
 
 Land: TypeAlias = Callable[[], Awaitable[None]]
-Play: TypeAlias = "Callable[[House, Any], Awaitable[tuple[str, str]]]"
+Play: TypeAlias = "Callable[[StockSystem, Any], Awaitable[tuple[str, str]]]"
 QUIRKS = ("no-idempotency", "no-store-endpoint")
 """A platform that takes the late step whatever there is by then."""
 
@@ -49,63 +49,63 @@ def land(monkeypatch: pytest.MonkeyPatch) -> Land:
     return land_now
 
 
-async def given_up(at: House, lamp: Any) -> tuple[str, str]:
+async def given_up(at: StockSystem, lamp: Any) -> tuple[str, str]:
     """Return a count of 15 and its step of +5, which is to be sent again."""
-    target = await at.count(lamp, 15)
-    await until(lambda: at.steps(target) == [("uncertain", 5)], "it is in doubt")
-    at.hold()
-    await until(lambda: at.steps(target) == [("planned", 5)], "it is not found")
+    target = await at.submit_count(lamp, 15)
+    await until(lambda: at.adjustments(target) == [("uncertain", 5)], "it is in doubt")
+    at.pause_adjustments()
+    await until(lambda: at.adjustments(target) == [("planned", 5)], "it is not found")
     return target, step_of(at, target)
 
 
-def step_of(at: House, target: str) -> str:
+def step_of(at: StockSystem, target: str) -> str:
     counted = command(at.place, target).target_of
     assert counted is not None
     return str(counted.correction)
 
 
-async def superseded(at: House, lamp: Any) -> tuple[str, str]:
+async def superseded(at: StockSystem, lamp: Any) -> tuple[str, str]:
     """A newer count takes the place of the one whose step was lost."""
     _, step = await given_up(at, lamp)
-    newer = await at.count(lamp, 12)
+    newer = await at.submit_count(lamp, 12)
     assert at.state(step) == "superseded"
-    at.let_go()
+    at.resume_adjustments()
     return newer, step
 
 
-async def parked(at: House, lamp: Any) -> tuple[str, str]:
+async def parked(at: StockSystem, lamp: Any) -> tuple[str, str]:
     _, step = await given_up(at, lamp)
     await at.decide(step, "park")
-    at.let_go()
-    return await at.count(lamp, 12), step
+    at.resume_adjustments()
+    return await at.submit_count(lamp, 12), step
 
 
-async def counted_anew(at: House, lamp: Any) -> tuple[str, str]:
+async def counted_anew(at: StockSystem, lamp: Any) -> tuple[str, str]:
     """The same count is let go on by a person, with a step of its own."""
     target, step = await given_up(at, lamp)
     await at.decide(step, "park")
     await at.decide(step, "drop")
-    at.let_go()
+    at.resume_adjustments()
     await at.decide(target, "resend")
     return target, step
 
 
-async def contained(at: House, lamp: Any) -> tuple[str, str]:
+async def contained(at: StockSystem, lamp: Any) -> tuple[str, str]:
     """The count knows of what was asked for, whether or not the platform does."""
-    asked = await at.adjust(lamp, 5)
+    asked = await at.submit_adjustment(lamp, 5)
     await until(lambda: at.state(asked) == "uncertain", "it is in doubt")
     await at.decide(asked, "park")
-    return await at.count(lamp, 12), asked
+    return await at.submit_count(lamp, 12), asked
 
 
 @pytest.mark.parametrize("play", [superseded, parked, counted_anew, contained])
 async def test_an_effect_after_a_count_is_reported_once_and_kept(
     play: Play, database: Place, tmp_path: Path, land: Land
 ) -> None:
-    async with house(database, tmp_path, QUIRKS) as at:
-        lamp = await at.lamp(10)
+    async with stock_system(database, tmp_path, QUIRKS) as at:
+        lamp = await at.add_product(10)
         count, step = await play(at, lamp)
-        await at.reaches(count, "applied")
+        await at.await_state(count, "applied")
         wanted = await at.stock(lamp)
         await land()
         assert await at.stock(lamp) == wanted + 5
@@ -114,7 +114,7 @@ async def test_an_effect_after_a_count_is_reported_once_and_kept(
         await is_told(at, step, count)
 
 
-async def is_told(at: House, step: str, count: str) -> None:
+async def is_told(at: StockSystem, step: str, count: str) -> None:
     assert at.state(step) == "applied"
     (told,) = [line for line in at.log if line.startswith("command.doubled")]
     effect = at.column("effect_id", step)
@@ -128,10 +128,10 @@ async def is_told(at: House, step: str, count: str) -> None:
 async def test_an_effect_that_an_operator_rechecked_is_reported_too(
     database: Place, tmp_path: Path, land: Land
 ) -> None:
-    async with house(database, tmp_path, QUIRKS) as at:
-        lamp = await at.lamp(10)
+    async with stock_system(database, tmp_path, QUIRKS) as at:
+        lamp = await at.add_product(10)
         count, step = await parked(at, lamp)
-        await at.reaches(count, "applied")
+        await at.await_state(count, "applied")
         await land()
         await at.decide(step, "settle")
         at.sender.resolver.wake()
@@ -144,8 +144,8 @@ async def test_an_effect_that_a_count_read_as_goods_is_reported(
     database: Place, tmp_path: Path, land: Land
 ) -> None:
     """So long after it was sent nobody asks whether a move is that of a step."""
-    async with house(database, tmp_path, QUIRKS) as at:
-        lamp = await at.lamp(10)
+    async with stock_system(database, tmp_path, QUIRKS) as at:
+        lamp = await at.add_product(10)
         _, step = await given_up(at, lamp)
         started_at = from_text(value_of(at.place, "attempts", "started_at"))
         long_ago = to_text(started_at - timedelta(minutes=61))
@@ -153,9 +153,9 @@ async def test_an_effect_that_a_count_read_as_goods_is_reported(
         counted_at = now()
         await asyncio.sleep(0.01)
         await land()
-        at.let_go()
-        count = await at.count(lamp, 12, counted_at)
-        await at.reaches(count, "applied")
+        at.resume_adjustments()
+        count = await at.submit_count(lamp, 12, counted_at)
+        await at.await_state(count, "applied")
         assert "5 came since" in at.reason(count)
         await at.sender.auditor.audit_now()
         await is_told(at, step, count)
@@ -164,16 +164,16 @@ async def test_an_effect_that_a_count_read_as_goods_is_reported(
 async def test_an_effect_that_the_count_included_is_not_too_much(
     database: Place, tmp_path: Path, land: Land
 ) -> None:
-    async with house(database, tmp_path, QUIRKS) as at:
-        lamp = await at.lamp(10)
+    async with stock_system(database, tmp_path, QUIRKS) as at:
+        lamp = await at.add_product(10)
         _, step = await given_up(at, lamp)
         counted_at = now()
         await land()
         await at.sender.auditor.audit_now()
         assert at.state(step) == "applied"
-        count = await at.count(lamp, 12, counted_at)
-        at.let_go()
-        await at.reaches(count, "applied")
+        count = await at.submit_count(lamp, 12, counted_at)
+        at.resume_adjustments()
+        await at.await_state(count, "applied")
         await at.sender.auditor.audit_now()
         assert await at.stock(lamp) == 12
         assert not [line for line in at.log if line.startswith("command.doubled")]
@@ -182,16 +182,16 @@ async def test_an_effect_that_the_count_included_is_not_too_much(
 async def test_a_count_with_an_unsent_adjustment_includes_the_late_effect(
     database: Place, tmp_path: Path, land: Land
 ) -> None:
-    async with house(database, tmp_path, QUIRKS) as at:
-        lamp = await at.lamp(10)
+    async with stock_system(database, tmp_path, QUIRKS) as at:
+        lamp = await at.add_product(10)
         await given_up(at, lamp)
-        count = await at.count(lamp, 12)
-        await until(lambda: at.steps(count), "it has a step")
+        count = await at.submit_count(lamp, 12)
+        await until(lambda: at.adjustments(count), "it has a step")
         await land()
         await at.sender.auditor.audit_now()
-        at.let_go()
-        await at.reaches(count, "applied")
-        assert at.steps(count) == [("superseded", 2), ("applied", -3)]
+        at.resume_adjustments()
+        await at.await_state(count, "applied")
+        assert at.adjustments(count) == [("superseded", 2), ("applied", -3)]
         assert await at.stock(lamp) == 12
         await at.sender.auditor.audit_now()
         assert not [line for line in at.log if line.startswith("command.doubled")]
@@ -201,15 +201,15 @@ async def test_a_count_being_read_for_waits_for_the_change_notification(
     database: Place, tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The audit knows of it, and the level that was read before is the mirror's."""
-    async with house(database, tmp_path, QUIRKS) as at:
-        lamp = await at.lamp(10)
+    async with stock_system(database, tmp_path, QUIRKS) as at:
+        lamp = await at.add_product(10)
         _, step = await given_up(at, lamp)
         sent_at = from_text(
             value_of(at.place, COMMANDS_AND_TARGETS, "sent_at", id=step)
         )
         long_ago = to_text(sent_at - timedelta(minutes=10))
         overwrite(at.place, "commands", {"sent_at": long_ago}, id=step)
-        at.deaf.add("inventory/level_update")
+        at.dropped_topics.add("inventory/level_update")
         real, todo = StockReader.read_levels, [land]
 
         async def read_levels(self: StockReader, product_id: str) -> ProductStock:
@@ -221,10 +221,10 @@ async def test_a_count_being_read_for_waits_for_the_change_notification(
             return seen
 
         monkeypatch.setattr(StockReader, "read_levels", read_levels)
-        at.let_go()
-        count = await at.count(lamp, 12)
-        await at.reaches(count, "applied")
-        assert at.steps(count) == [("applied", -3)]
+        at.resume_adjustments()
+        count = await at.submit_count(lamp, 12)
+        await at.await_state(count, "applied")
+        assert at.adjustments(count) == [("applied", -3)]
         assert await at.stock(lamp) == 12
 
 
@@ -232,8 +232,8 @@ async def test_a_late_effect_is_not_reported_while_the_adjustment_is_under_way(
     database: Place, tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The platform may refuse that step, and the count is reckoned with it then."""
-    async with house(database, tmp_path, QUIRKS) as at:
-        lamp = await at.lamp(10)
+    async with stock_system(database, tmp_path, QUIRKS) as at:
+        lamp = await at.add_product(10)
         _, step = await given_up(at, lamp)
         may_answer, real = asyncio.Event(), Transport.send
 
@@ -243,15 +243,17 @@ async def test_a_late_effect_is_not_reported_while_the_adjustment_is_under_way(
             return answer
 
         monkeypatch.setattr(Transport, "send", send)
-        count = await at.count(lamp, 12)
-        at.let_go()
-        await until(lambda: at.steps(count) == [("sending", 2)], "it is under way")
+        count = await at.submit_count(lamp, 12)
+        at.resume_adjustments()
+        await until(
+            lambda: at.adjustments(count) == [("sending", 2)], "it is under way"
+        )
         await land()
         await at.sender.auditor.audit_now()
         assert at.state(step) == "applied"
         assert not [line for line in at.log if line.startswith("command.doubled")]
         may_answer.set()
-        await at.reaches(count, "applied")
+        await at.await_state(count, "applied")
         await at.sender.auditor.audit_now()
         await is_told(at, step, count)
 
@@ -260,9 +262,9 @@ async def test_an_effect_while_the_adjustment_is_under_way_is_not_sent_again(
     database: Place, tmp_path: Path, land: Land, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step is refused, as the stock is another one: its lane is free at once."""
-    async with house(database, tmp_path, ("no-idempotency",)) as at:
-        lamp = await at.lamp(10)
-        asked = await at.adjust(lamp, 5)
+    async with stock_system(database, tmp_path, ("no-idempotency",)) as at:
+        lamp = await at.add_product(10)
+        asked = await at.submit_adjustment(lamp, 5)
         await until(lambda: at.state(asked) == "uncertain", "it is in doubt")
         await at.decide(asked, "park")
         may_leave, real = asyncio.Event(), Transport.send
@@ -272,15 +274,17 @@ async def test_an_effect_while_the_adjustment_is_under_way_is_not_sent_again(
             return await real(self, *a, **how)
 
         monkeypatch.setattr(Transport, "send", send)
-        count = await at.count(lamp, 12)
-        await until(lambda: at.steps(count) == [("sending", 2)], "it is under way")
+        count = await at.submit_count(lamp, 12)
+        await until(
+            lambda: at.adjustments(count) == [("sending", 2)], "it is under way"
+        )
         await at.decide(asked, "resend")
         await land()
         await at.sender.auditor.audit_now()
         may_leave.set()
-        await at.reaches(count, "applied")
+        await at.await_state(count, "applied")
         await at.sender.auditor.audit_now()
         assert (at.state(asked), at.column("attempts", asked)) == ("applied", 1)
-        assert at.steps(count) == [("superseded", 2), ("applied", -3)]
+        assert at.adjustments(count) == [("superseded", 2), ("applied", -3)]
         assert await at.stock(lamp) == 12
         assert not [line for line in at.log if line.startswith("command.doubled")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scenes import payloads
-from scenes.pushing import Scene, applied, scene, working
+from scenes.pushing import Scene, applied_response, scene, working
 from scenes.scripted_platform import document, message, problem
 from scenes.waiting import HANG_SECONDS
 
@@ -35,14 +35,14 @@ async def test_confirmation_folded_before_the_refusal_is_written_releases(
         await connection.send(problem(409, "ORDER_AWAITING_CONFIRMATION"))
 
     async def taken(request: Request, connection: Connection) -> None:
-        await connection.send(applied(request))
+        await connection.send(applied_response(request))
 
-    stage.platform.says(FULFILL, overtaken, taken)
+    stage.platform.respond(FULFILL, overtaken, taken)
     await stage.fold(payloads.order("ord_1", at=50))
     await stage.pass_time(1)
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert [row[1] for row in stage.attempts(command)] == ["held", "confirmed"]
 
 
@@ -51,9 +51,9 @@ async def test_command_refused_unsent_frees_its_lane_at_once(stage: Scene) -> No
     refused = await stage.plan("fulfill", "ord_1")
     following = await stage.plan("cancel", "ord_1")
     async with working(stage), asyncio.timeout(HANG_SECONDS):
-        await stage.reaches(refused, "rejected")
-        await stage.reaches(following, "applied")
-    assert stage.told("command.rejected")
+        await stage.await_state(refused, "rejected")
+        await stage.await_state(following, "applied")
+    assert stage.logged("command.rejected")
 
 
 @pytest.mark.parametrize("shown_at", [1, 50], ids=["older", "of-one-moment"])
@@ -64,7 +64,7 @@ async def test_an_order_that_we_cancelled_is_not_shipped_before_its_webhook(
     cancel = await stage.plan("cancel", "ord_1")
     parcel = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.reaches(parcel, "rejected")
+        await stage.await_state(parcel, "rejected")
     assert stage.state(cancel) == "applied"
     assert stage.reason(parcel) == REFUSED
     assert [request.path for request in stage.server.commands] == [CANCEL]
@@ -76,12 +76,12 @@ async def test_a_refetched_cancellation_counts_before_its_webhook(
 ) -> None:
     """One without the restock that was asked for is no proof, but it is one."""
     await stage.fold(payloads.order("ord_1", at=1))
-    stage.platform.says(CANCEL, message(500))
-    stage.platform.says(ORDER, document({"data": gone(50, restocked=restocked)}))
+    stage.platform.respond(CANCEL, message(500))
+    stage.platform.respond(ORDER, document({"data": gone(50, restocked=restocked)}))
     cancel = await stage.plan("cancel", "ord_1")
     parcel = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.reaches(parcel, "rejected")
+        await stage.await_state(parcel, "rejected")
     assert stage.state(cancel) == ("applied" if restocked else "parked")
     assert stage.reason(parcel) == REFUSED
     assert [request.path for request in stage.server.commands] == [CANCEL]
@@ -92,11 +92,11 @@ async def test_a_parcel_is_not_sent_again_to_an_order_that_was_seen_cancelled(
 ) -> None:
     """A person cancelled it, and the news of that was lost."""
     await stage.fold(payloads.order("ord_1", at=1))
-    stage.platform.says(FULFILL, message(500))
-    stage.platform.says(ORDER, document({"data": gone(50)}))
+    stage.platform.respond(FULFILL, message(500))
+    stage.platform.respond(ORDER, document({"data": gone(50)}))
     parcel = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.parks(parcel)
+        await stage.await_parked(parcel)
     absent = "the platform answered 500; the order does not show the parcel"
     said = f"{absent}, and the order is cancelled (3 checks)"
     assert stage.reason(parcel) == said
@@ -107,16 +107,16 @@ async def test_a_held_parcel_is_not_released_to_an_order_that_we_cancelled(
     stage: Scene,
 ) -> None:
     """The news of the confirmation comes after the cancellation, and before its own."""
-    stage.platform.says(FULFILL, problem(409, "ORDER_AWAITING_CONFIRMATION"))
+    stage.platform.respond(FULFILL, problem(409, "ORDER_AWAITING_CONFIRMATION"))
     await stage.fold(payloads.order("ord_1", at=1))
     held = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.arrive(1)
+        await stage.await_commands(1)
         cancel = await stage.plan("cancel", "ord_1")
         stage.dispatcher.wake()
-        await stage.reaches(cancel, "applied")
+        await stage.await_state(cancel, "applied")
         await stage.fold(payloads.order("ord_1", at=20))
-        await stage.reaches(held, "rejected")
+        await stage.await_state(held, "rejected")
     assert stage.reason(held) == REFUSED
     assert [request.path for request in stage.server.commands] == [FULFILL, CANCEL]
 
@@ -126,11 +126,11 @@ async def test_an_order_that_came_back_after_its_cancellation_is_shipped(
 ) -> None:
     cancel = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.reaches(cancel, "applied")
+        await stage.await_state(cancel, "applied")
         await stage.fold(payloads.order("ord_1", at=60))
         parcel = await stage.plan("fulfill", "ord_1")
         stage.dispatcher.wake()
-        await stage.reaches(parcel, "applied")
+        await stage.await_state(parcel, "applied")
 
 
 async def test_a_stop_between_claim_and_send_sends_nothing(
@@ -147,4 +147,4 @@ async def test_a_stop_between_claim_and_send_sends_nothing(
         command = await stage.plan("fulfill", "ord_1")
         await asyncio.wait_for(stage.dispatcher.run(), HANG_SECONDS)
         assert stage.state(command) == "planned"
-        assert stage.bodies() == []
+        assert stage.sent_bodies() == []

@@ -29,8 +29,8 @@ def order(*parcels: str) -> bytes:
 async def two(stage: Scene, *answers: bytes) -> tuple[str, str]:
     """Plan two parcels; only the first is taken, and its echo does not come."""
     await stage.fold(payloads.order("ord_1", at=1))
-    stage.platform.says(FULFILL, order("shp_1"), *answers)
-    stage.platform.says(ORDER, order("shp_1"))
+    stage.platform.respond(FULFILL, order("shp_1"), *answers)
+    stage.platform.respond(ORDER, order("shp_1"))
     first = await stage.plan("fulfill", "ord_1", **NAMELESS)
     return first, await stage.plan("fulfill", "ord_1", **NAMELESS)
 
@@ -46,12 +46,12 @@ def found(stage: Scene, command: str) -> list[str]:
 async def test_the_parcel_of_another_command_is_no_proof(stage: Scene) -> None:
     first, second = await two(stage, message(500), order("shp_1", "shp_2"))
     async with working(stage):
-        await stage.reaches(first, "applied")
+        await stage.await_state(first, "applied")
         await until(lambda: len(found(stage, second)) == 1, "a look")
         await stage.pass_time(120)
         await until(lambda: len(found(stage, second)) == 2, "another")
         await stage.pass_time(480)
-        await stage.reaches(second, "applied")
+        await stage.await_state(second, "applied")
     assert found(stage, second) == ["absent"] * 3
     assert len(stage.server.commands) == 3
     assert effects(stage) == [("shp_1",), ("shp_2",)]
@@ -63,10 +63,10 @@ async def test_each_command_finds_its_own_parcel_beside_the_other(stage: Scene) 
     async def both(_: Request, connection: Connection) -> None:
         await connection.send(order("shp_1", "shp_2"))
 
-    stage.platform.says(ORDER, both)
+    stage.platform.respond(ORDER, both)
     async with working(stage):
-        await stage.reaches(first, "applied")
-        await stage.reaches(second, "applied")
+        await stage.await_state(first, "applied")
+        await stage.await_state(second, "applied")
     assert len(stage.server.commands) == 2
     assert effects(stage) == [("shp_1",), ("shp_2",)]
 
@@ -74,8 +74,8 @@ async def test_each_command_finds_its_own_parcel_beside_the_other(stage: Scene) 
 async def test_the_newest_parcel_may_be_listed_first(stage: Scene) -> None:
     first, second = await two(stage, order("shp_2", "shp_1"))
     async with working(stage):
-        await stage.reaches(first, "applied")
-        await stage.reaches(second, "applied")
+        await stage.await_state(first, "applied")
+        await stage.await_state(second, "applied")
     assert effects(stage) == [("shp_1",), ("shp_2",)]
 
 
@@ -87,20 +87,20 @@ async def test_a_conflict_with_another_command_needs_an_operator(
 ) -> None:
     first, second = await two(stage, problem(409, code))
     async with working(stage):
-        await stage.reaches(first, "applied")
-        await stage.reaches(second, "parked")
+        await stage.await_state(first, "applied")
+        await stage.await_state(second, "parked")
     assert "shows something else" in stage.reason(second)
 
 
 async def test_a_parcel_that_a_conflict_proved_proves_no_other(stage: Scene) -> None:
     refused = problem(409, "ORDER_ALREADY_FULFILLED")
-    stage.platform.says(FULFILL, refused)
-    stage.platform.says(ORDER, order("shp_1"))
+    stage.platform.respond(FULFILL, refused)
+    stage.platform.respond(ORDER, order("shp_1"))
     first = await stage.plan("fulfill", "ord_1", **NAMELESS)
     second = await stage.plan("fulfill", "ord_1", **NAMELESS)
     async with working(stage):
-        await stage.reaches(first, "applied")
-        await stage.reaches(second, "parked")
+        await stage.await_state(first, "applied")
+        await stage.await_state(second, "parked")
     assert effects(stage) == [("shp_1",), (None,)]
 
 
@@ -117,13 +117,13 @@ async def test_a_foreign_partial_parcel_is_no_proof_of_the_whole(
     status = "PARTIALLY_FULFILLED"
     shown = payloads.order(at=50, shipments=[part], fulfillmentStatus=status)
     await stage.fold(payloads.order("ord_1", at=1))
-    stage.platform.says(FULFILL, refused)
-    stage.platform.says(ORDER, document({"data": shown}))
+    stage.platform.respond(FULFILL, refused)
+    stage.platform.respond(ORDER, document({"data": shown}))
     command = await stage.plan("fulfill", "ord_1", **NAMELESS)
     async with working(stage):
         while stage.state(command) in {"planned", "sending", "uncertain"}:
             await stage.pass_time(60)
-            await stage.quiet()
+            await stage.run_pending()
     assert stage.state(command) == "parked"
     assert len(stage.server.commands) == 1
 
@@ -159,8 +159,8 @@ async def second_box(
         await connection.send(document({"data": first}))
 
     await stage.fold(under_one_number())
-    stage.platform.says(FULFILL, taken, *answers)
-    stage.platform.says(ORDER, document({"data": shows or first}))
+    stage.platform.respond(FULFILL, taken, *answers)
+    stage.platform.respond(ORDER, document({"data": shows or first}))
     await stage.plan("fulfill", "ord_1", **BOX)
     return await stage.plan("fulfill", "ord_1", **asks)
 
@@ -180,7 +180,7 @@ async def test_the_first_part_under_a_number_is_no_proof_of_the_second(
         await until(lambda: len(found(stage, second)) == 2, "another")
         assert len(stage.server.commands) == 2
         await stage.pass_time(480)
-        await stage.reaches(second, "applied")
+        await stage.await_state(second, "applied")
     assert found(stage, second) == ["absent"] * 3
     assert len(stage.server.commands) == 3
     assert effects(stage) == [("shp_1",), ("shp_2",)]
@@ -193,9 +193,9 @@ async def test_a_second_part_that_landed_is_known_beside_the_first(
     both = under_one_number("shp_1", "shp_2", at=60)
     second = await second_box(stage, message(500), shows=both, is_heard=is_heard)
     async with working(stage):
-        await stage.reaches(second, "applied")
+        await stage.await_state(second, "applied")
     assert effects(stage) == [("shp_1",), ("shp_2",)]
-    assert stage.told("command.doubled") == []
+    assert stage.logged("command.doubled") == []
     assert len(stage.server.commands) == 2
 
 
@@ -223,7 +223,7 @@ async def test_a_second_part_that_may_have_landed_needs_an_operator(
     order = FIRST | shown
     second = await second_box(stage, message(500), shows=order, is_heard=is_heard)
     async with working(stage):
-        await stage.parks(second)
+        await stage.await_parked(second)
     assert "but not for how many parcels" in stage.reason(second)
     assert "shp_1" in str(stage.column("evidence", second))
     assert len(stage.server.commands) == 2
@@ -233,20 +233,20 @@ async def test_an_answer_without_units_proves_no_absence(stage: Scene) -> None:
     shipments = FIRST["shipments"]
     order = under_one_number(at=50, shipments=shipments)
     await stage.fold(order)
-    stage.platform.says(FULFILL, message(500))
-    stage.platform.says(ORDER, document({"data": order}))
+    stage.platform.respond(FULFILL, message(500))
+    stage.platform.respond(ORDER, document({"data": order}))
     wholly = {"lines": [{"line_id": "li_1", "quantity": 2}]}
     command = await stage.plan("fulfill", "ord_1", **wholly)
     async with working(stage):
-        await stage.parks(command)
+        await stage.await_parked(command)
     assert len(stage.server.commands) == 1
 
 
 async def of_nobody(stage: Scene, *answers: bytes) -> str:
     """Plan a box of an order that shows one under its number, sent by no command."""
     there = under_one_number("shp_1", at=50)
-    stage.platform.says(FULFILL, *answers)
-    stage.platform.says(ORDER, document({"data": there}))
+    stage.platform.respond(FULFILL, *answers)
+    stage.platform.respond(ORDER, document({"data": there}))
     await stage.fold(there)
     return await stage.plan("fulfill", "ord_1", **BOX)
 
@@ -261,7 +261,7 @@ async def test_an_earlier_manual_part_is_no_proof_of_another(
         await stage.pass_time(120)
         await until(lambda: len(found(stage, command)) == 2, "another")
         await stage.pass_time(480)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert found(stage, command) == ["absent"] * 3
     assert effects(stage) == [("shp_2",)]
     assert len(stage.server.commands) == 2
@@ -275,7 +275,7 @@ async def test_a_part_that_was_there_before_it_was_sent_again_may_be_its_own(
     async with working(stage):
         await until(lambda: len(stage.server.commands) == 1, "it was throttled")
         await stage.pass_time(60)
-        await stage.parks(command)
+        await stage.await_parked(command)
     assert "such a parcel before the last attempt" in stage.reason(command)
     assert len(stage.server.commands) == 2
 
@@ -286,9 +286,9 @@ async def test_two_records_may_describe_one_parcel_that_left_nothing(
     done = under_one_number("shp_1", units=1, at=60)
     second = await second_box(stage, message(500), shows=done)
     async with working(stage):
-        await stage.reaches(second, "applied")
+        await stage.await_state(second, "applied")
     assert effects(stage) == [("shp_1",), (None,)]
-    assert stage.told("command.doubled") == []
+    assert stage.logged("command.doubled") == []
     assert len(stage.server.commands) == 2
 
 
@@ -300,9 +300,9 @@ async def test_two_boxes_that_a_third_record_repeats_are_not_doubled(
     await second_box(stage, *answers, shows=both, is_heard=False)
     third = await stage.plan("fulfill", "ord_1", **BOX)
     async with working(stage):
-        await stage.reaches(third, "applied")
+        await stage.await_state(third, "applied")
     assert effects(stage) == [("shp_1",), ("shp_2",), (None,)]
-    assert stage.told("command.doubled") == []
+    assert stage.logged("command.doubled") == []
 
 
 @pytest.mark.parametrize(("units", "state"), [(2, "parked"), (1, "applied")])
@@ -313,7 +313,7 @@ async def test_a_conflict_is_resolved_by_the_effect_of_another_command(
     refused = problem(409, "QUANTITY_NOT_FULFILLABLE")
     second = await second_box(stage, refused, shows=shown)
     async with working(stage):
-        await stage.reaches(second, state)
+        await stage.await_state(second, state)
     assert len(stage.server.commands) == 2
 
 
@@ -325,8 +325,8 @@ async def test_an_answer_that_leaves_out_earlier_parcels_removes_none(
     both = under_one_number("shp_0", "shp_1", units=3, at=50)
     answer = both | {"shipments": both["shipments"][1:]}
     await stage.fold(before)
-    stage.platform.says(FULFILL, document({"data": answer}), message(500))
-    stage.platform.says(ORDER, document({"data": both}))
+    stage.platform.respond(FULFILL, document({"data": answer}), message(500))
+    stage.platform.respond(ORDER, document({"data": both}))
     await stage.plan("fulfill", "ord_1", **BOX)
     second = await stage.plan("fulfill", "ord_1", **BOX)
     async with working(stage):

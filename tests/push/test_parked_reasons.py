@@ -27,7 +27,7 @@ FULFILL, ORDER = "/orders/ord_1/fulfill", "/orders/ord_1"
     ids=["503", "502", "empty", "html"],
 )
 async def test_the_answer_comes_first(stage: Scene, answer: bytes, said: str) -> None:
-    stage.platform.says(FULFILL, answer)
+    stage.platform.respond(FULFILL, answer)
     other = payloads.shipment("shp_9", trackingNumber="BD9")
     line = payloads.item(fulfilledQuantity=2)
     whole = payloads.order(
@@ -35,9 +35,9 @@ async def test_the_answer_comes_first(stage: Scene, answer: bytes, said: str) ->
     )
     await stage.fold(whole)
     command = await stage.plan("fulfill", "ord_1")
-    stage.platform.says(ORDER, document({"data": whole | {"cancellation": GONE}}))
+    stage.platform.respond(ORDER, document({"data": whole | {"cancellation": GONE}}))
     async with working(stage):
-        await stage.parks(command)
+        await stage.await_parked(command)
     reason = stage.reason(command)
     assert said in reason
     found = "the order does not show the parcel; all of it has shipped"

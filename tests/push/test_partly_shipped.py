@@ -86,8 +86,8 @@ async def test_a_partly_shipped_order_needs_an_operator_first(
     await stage.fold(order(1, *parcels))
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "parked")
-        await stage.arrive(0)
+        await stage.await_state(command, "parked")
+        await stage.await_commands(0)
     reason = stage.reason(command)
     assert reason.startswith(f"{sum(parcels)} of 5 units of order #1001 have shipped")
     assert "would put 5 units back into stock" in reason
@@ -106,7 +106,7 @@ async def test_unshipped_and_returned_units_are_restocked_at_once(
     returned(stage, *back)
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_a_parcel_that_is_still_out_holds_the_restock(
     returned(stage, *back)
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "parked")
+        await stage.await_state(command, "parked")
     assert stage.reason(command).startswith(f"{out} of 5 units")
 
 
@@ -129,7 +129,7 @@ async def test_a_cancellation_without_a_restock_needs_no_operator(stage: Scene) 
     await stage.fold(order(1, 2, 1))
     command = await stage.plan("cancel", "ord_1", restock=False)
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert adjustments(stage) == []
 
 
@@ -141,19 +141,19 @@ async def test_a_parcel_of_unknown_outcome_holds_it(stage: Scene) -> None:
     await stage.store.decisions.decide(Decision(parcel, "park", "otto", "unsure"))
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "parked")
+        await stage.await_state(command, "parked")
     assert stage.reason(command).startswith("2 of 5 units")
 
 
 async def test_a_parcel_that_is_sent_but_not_mirrored_holds_it(stage: Scene) -> None:
     await stage.fold(order(1))
-    stage.platform.says("/orders/ord_1/fulfill", document({"data": order(20, 2)}))
+    stage.platform.respond("/orders/ord_1/fulfill", document({"data": order(20, 2)}))
     lines = [{"line_id": "li_1", "quantity": 2}]
     parcel = await stage.plan("fulfill", "ord_1", lines=lines, tracking_number="T0")
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.reaches(parcel, "applied")
-        await stage.reaches(command, "parked")
+        await stage.await_state(parcel, "applied")
+        await stage.await_state(command, "parked")
     assert stage.reason(command).startswith("2 of 5 units")
 
 
@@ -164,21 +164,21 @@ async def test_a_shipment_between_plan_and_send_holds_the_cancellation(
     stage.dispatcher.pause("cancel", "2026")
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.quiet()
+        await stage.run_pending()
         await stage.fold(order(2, 3))
         stage.dispatcher.pause("cancel", None)
-        await stage.reaches(command, "parked")
-        await stage.arrive(0)
+        await stage.await_state(command, "parked")
+        await stage.await_commands(0)
 
 
 async def test_an_operator_may_restock_all(stage: Scene) -> None:
     await stage.fold(order(1, 3))
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "parked")
+        await stage.await_state(command, "parked")
         await decide(stage, command, "resend")
-        await stage.reaches(command, "applied")
-    (body,) = stage.bodies()
+        await stage.await_state(command, "applied")
+    (body,) = stage.sent_bodies()
     assert body["restock"] is True
 
 
@@ -186,24 +186,24 @@ async def test_an_operator_decides_again_when_more_has_shipped(stage: Scene) -> 
     await stage.fold(order(1, 3))
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "parked")
+        await stage.await_state(command, "parked")
         await stage.fold(order(2, 3, 1))
         await decide(stage, command, "resend")
-        await stage.reaches(command, "parked")
-        await stage.arrive(0)
+        await stage.await_state(command, "parked")
+        await stage.await_commands(0)
     assert stage.reason(command).startswith("4 of 5 units")
 
 
 async def test_a_refused_cancellation_is_not_resent_unseen(stage: Scene) -> None:
     await stage.fold(order(1))
-    stage.platform.says("/orders/ord_1/cancel", document({"code": "NO"}, 422))
+    stage.platform.respond("/orders/ord_1/cancel", document({"code": "NO"}, 422))
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await stage.reaches(command, "rejected")
+        await stage.await_state(command, "rejected")
         await stage.fold(order(2, 3))
         await decide(stage, command, "resend")
-        await stage.reaches(command, "parked")
-        await stage.arrive(1)
+        await stage.await_state(command, "parked")
+        await stage.await_commands(1)
 
 
 @pytest.mark.parametrize("parcels", [(2, 1), (1,), (4,), (5,)], ids=str)
@@ -211,16 +211,16 @@ async def test_an_operator_may_restock_the_rest(
     stage: Scene, parcels: tuple[int]
 ) -> None:
     await stage.fold(order(1, *parcels))
-    stage.platform.says("/orders/ord_1/cancel", cancelled(*parcels))
+    stage.platform.respond("/orders/ord_1/cancel", cancelled(*parcels))
     command = await stage.plan("cancel", "ord_1")
     rest = TOTAL - sum(parcels)
     async with working(stage):
-        await stage.reaches(command, "parked")
+        await stage.await_state(command, "parked")
         await decide(stage, command, RESTOCK_UNSHIPPED)
-        await stage.reaches(command, "applied")
-        await stage.arrive(1 + bool(rest))
-        await stage.quiet()
-    first, *more = stage.bodies()
+        await stage.await_state(command, "applied")
+        await stage.await_commands(1 + bool(rest))
+        await stage.run_pending()
+    first, *more = stage.sent_bodies()
     assert first["restock"] is False
     assert [body["adjustment"] for body in more] == [rest] * bool(rest)
     assert adjustments(stage) == [(rest, "applied")] * bool(rest)
@@ -232,12 +232,12 @@ RESTOCK = Push(cancel_partly_shipped="restock_unshipped")
 async def test_the_setting_restocks_the_rest_without_asking(database: Place) -> None:
     async with scene(database, RESTOCK) as stage:
         await stage.fold(order(1, 2, 1))
-        stage.platform.says("/orders/ord_1/cancel", cancelled(2, 1))
+        stage.platform.respond("/orders/ord_1/cancel", cancelled(2, 1))
         command = await stage.plan("cancel", "ord_1")
         async with working(stage):
-            await stage.reaches(command, "applied")
-            await stage.arrive(2)
-        cancel, adjust = stage.bodies()
+            await stage.await_state(command, "applied")
+            await stage.await_commands(2)
+        cancel, adjust = stage.sent_bodies()
         assert (cancel["restock"], adjust["adjustment"]) == (False, 2)
         assert adjust["reason"] == "RESTOCK"
 
@@ -246,12 +246,12 @@ async def test_units_that_shipped_meanwhile_are_not_restocked(database: Place) -
     """The platform's own answer counts, not what was known when it was planned."""
     async with scene(database, RESTOCK) as stage:
         await stage.fold(order(1, 2))
-        stage.platform.says("/orders/ord_1/cancel", cancelled(2, 2))
+        stage.platform.respond("/orders/ord_1/cancel", cancelled(2, 2))
         command = await stage.plan("cancel", "ord_1")
         async with working(stage):
-            await stage.reaches(command, "applied")
-            await stage.arrive(2)
-        assert stage.bodies()[1]["adjustment"] == 1
+            await stage.await_state(command, "applied")
+            await stage.await_commands(2)
+        assert stage.sent_bodies()[1]["adjustment"] == 1
 
 
 async def test_nothing_is_restocked_before_the_cancellation_is_applied(
@@ -259,11 +259,11 @@ async def test_nothing_is_restocked_before_the_cancellation_is_applied(
 ) -> None:
     async with scene(database, RESTOCK) as stage:
         await stage.fold(order(1, 3))
-        stage.platform.says("/orders/ord_1/cancel", document({"code": "NO"}, 422))
+        stage.platform.respond("/orders/ord_1/cancel", document({"code": "NO"}, 422))
         command = await stage.plan("cancel", "ord_1")
         async with working(stage):
-            await stage.reaches(command, "rejected")
-            await stage.arrive(1)
+            await stage.await_state(command, "rejected")
+            await stage.await_commands(1)
         assert adjustments(stage) == []
 
 
@@ -284,11 +284,11 @@ async def test_a_kill_between_the_answer_and_the_restock_loses_and_doubles_nothi
             command
         ]
         assert adjustments(stage) == []
-        stage.platform.says("/orders/ord_1", cancelled(3))
+        stage.platform.respond("/orders/ord_1", cancelled(3))
         async with working(stage):
-            await stage.reaches(command, "applied")
-            await stage.arrive(1)
-        (adjust,) = stage.bodies()
+            await stage.await_state(command, "applied")
+            await stage.await_commands(1)
+        (adjust,) = stage.sent_bodies()
         assert adjust["adjustment"] == 2
         assert adjustments(stage) == [(2, "applied")]
 
@@ -304,6 +304,6 @@ async def test_the_row_of_a_file_needs_an_operator(stage: Scene) -> None:
     await accept("erp", "main", [new], None, Matcher(stage.clock, 600.0))
     command = value_of(stage.place, "commands", "id")
     async with working(stage):
-        await stage.reaches(command, "parked")
-        await stage.arrive(0)
+        await stage.await_state(command, "parked")
+        await stage.await_commands(0)
     assert stage.reason(command).startswith("3 of 5 units of order #7005")

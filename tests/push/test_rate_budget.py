@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scenes.pushing import applied
+from scenes.pushing import applied_response
 from scenes.scripted_platform import Connection, Request, message, problem
 from scenes.stock_history import HISTORY, history
 from scenes.stored import commands, rows_of, values_of
@@ -45,18 +45,18 @@ class Bucket:
         await connection.send(head + b"\r\n" + told.encode() + b"\r\n" + body)
 
     def says(self, request: Request) -> bytes:
-        return history() if request.path == HISTORY else applied(request)
+        return history() if request.path == HISTORY else applied_response(request)
 
 
 async def test_the_budget_is_used_and_never_exceeded(stage: Scene) -> None:
     bucket = Bucket(stage.clock)
-    stage.platform.says("/inventory/adjust", bucket)
+    stage.platform.respond("/inventory/adjust", bucket)
     for number in range(COMMANDS):
         await stage.plan("adjust", f"prod_{number}")
     async with working(stage):
         while set(values_of(stage.place, "commands", "state")) != {"applied"}:
             await stage.pass_time(0.25)
-            await stage.quiet()
+            await stage.run_pending()
     assert bucket.refused == 0
     assert len(bucket.taken) == COMMANDS
     # After the burst, whatever comes in is used.
@@ -78,13 +78,13 @@ async def test_uncertain_commands_are_checked_while_commands_use_the_whole_budge
     """A backlog may last for hours; a doubt that waits for its end blocks a lane."""
     bucket = Failing(stage.clock)
     for path in ("/inventory/adjust", HISTORY):
-        stage.platform.says(path, bucket)
+        stage.platform.respond(path, bucket)
     for number in range(COMMANDS):
         await stage.plan("adjust", f"prod_{number}")
     async with working(stage):
         while not any(command.looks for command in commands(stage.place)):
             await stage.pass_time(0.25)
-            await stage.quiet()
+            await stage.run_pending()
             waiting = rows_of(stage.place, "commands", state="planned")
             assert waiting, "it waited for the last"
     assert bucket.refused == 0

@@ -39,18 +39,18 @@ def throttled(value: str) -> bytes:
 
 async def planned(stage: Scene, first: bytes) -> tuple[str, str]:
     """Plan two fulfillments; the first request of all is answered so."""
-    stage.platform.says("/orders/ord_1/fulfill", first)
+    stage.platform.respond("/orders/ord_1/fulfill", first)
     return await stage.plan("fulfill", "ord_1"), await stage.plan("fulfill", "ord_2")
 
 
 async def test_epoch_seconds_are_no_delay(stage: Scene) -> None:
     command, _ = await planned(stage, case())
     async with working(stage):
-        await stage.reaches(command, "planned")
-        await stage.arrive(2)
-        stage.platform.said.clear()
+        await stage.await_state(command, "planned")
+        await stage.await_commands(2)
+        stage.platform.responses.clear()
         await stage.pass_time(60)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
 
 
 @pytest.mark.parametrize("value", ODD)
@@ -59,11 +59,11 @@ async def test_an_odd_value_stops_nothing_for_more_than_a_minute(
 ) -> None:
     command, other = await planned(stage, throttled(value))
     async with working(stage):
-        await stage.arrive(2)
-        stage.platform.said.clear()
+        await stage.await_commands(2)
+        stage.platform.responses.clear()
         await stage.pass_time(60.5)
-        await stage.reaches(command, "applied")
-        await stage.reaches(other, "applied")
+        await stage.await_state(command, "applied")
+        await stage.await_state(other, "applied")
     assert stage.dispatcher.state()["paused"] is None
 
 
@@ -71,39 +71,39 @@ async def test_an_odd_value_stops_nothing_for_more_than_a_minute(
 async def test_a_long_pause_is_shown_and_ends_with_one_request(
     stage: Scene, value: str
 ) -> None:
-    stage.platform.says("/orders/ord_1/fulfill", throttled(value))
+    stage.platform.respond("/orders/ord_1/fulfill", throttled(value))
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.arrive(1)
+        await stage.await_commands(1)
         later = await stage.plan("fulfill", "ord_2")
         await stage.pass_time(LONGEST_SECONDS - 1)
-        await stage.arrive(1)
+        await stage.await_commands(1)
         pause = stage.dispatcher.state()["paused"]
         assert isinstance(pause, dict)
         assert pause["until"].startswith("2026-03-01T12:05:00.")
         assert f"429 RATE_LIMITED: slow (Retry-After: {value})" in pause["reason"]
         assert "POST /orders/ord_1/fulfill" in pause["reason"]
-        (said,) = stage.told("push.paused")
+        (said,) = stage.logged("push.paused")
         assert pause["until"] in said
-        stage.platform.said.clear()
+        stage.platform.responses.clear()
         await stage.pass_time(2)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
         await stage.pass_time(1)
-        await stage.reaches(later, "applied")
+        await stage.await_state(later, "applied")
     assert stage.dispatcher.state()["paused"] is None
 
 
 async def test_a_platform_that_keeps_asking_is_probed_and_logged_once(
     stage: Scene,
 ) -> None:
-    stage.platform.says("/orders/ord_1/fulfill", throttled("3600"))
+    stage.platform.respond("/orders/ord_1/fulfill", throttled("3600"))
     async with working(stage):
         await stage.plan("fulfill", "ord_1")
-        await stage.arrive(1)
+        await stage.await_commands(1)
         for number in (2, 3, 4):
             await stage.pass_time(LONGEST_SECONDS + 11)
-            await stage.arrive(number)
-    assert len(stage.told("push.paused")) == 1
+            await stage.await_commands(number)
+    assert len(stage.logged("push.paused")) == 1
 
 
 async def test_a_rate_limit_header_stops_nothing_for_longer_either(
@@ -113,20 +113,20 @@ async def test_a_rate_limit_header_stops_nothing_for_longer_either(
         "RateLimit_Policy": '"key";q=1;w=86400',
         "RateLimit": '"key";r=0;t=86400',
     }
-    stage.platform.says("/orders/ord_1/fulfill", document({}, 429, **used_up))
+    stage.platform.respond("/orders/ord_1/fulfill", document({}, 429, **used_up))
     await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await stage.arrive(1)
+        await stage.await_commands(1)
         pause = stage.dispatcher.state()["paused"]
         assert isinstance(pause, dict)
         assert 'RateLimit: "key";r=0;t=86400' in pause["reason"]
-        stage.platform.said.clear()
+        stage.platform.responses.clear()
         await stage.pass_time(LONGEST_SECONDS + 2)
-        await stage.arrive(2)
+        await stage.await_commands(2)
 
 
 async def test_reads_go_on_when_the_pause_is_over(stage: Scene) -> None:
-    stage.platform.says("/orders", throttled("86400"), document({"data": []}))
+    stage.platform.respond("/orders", throttled("86400"), document({"data": []}))
     task = asyncio.ensure_future(stage.resolver._resend.client.opens())
     await until(lambda: stage.dispatcher.state()["paused"], "the pause has begun")
     for _ in range(round(LONGEST_SECONDS / 10) + 1):
@@ -142,12 +142,12 @@ async def test_a_pause_met_by_the_check_of_the_store_is_shown_too(stage: Scene) 
         pass
 
     transport = stage.resolver._resend.client.transport.guarded(let_through)
-    stage.platform.says("/store", throttled("3600"))
+    stage.platform.respond("/store", throttled("3600"))
     reading = asyncio.ensure_future(transport.get("/store", {}))
-    await until(lambda: stage.told("push.paused"), "the pause has begun")
+    await until(lambda: stage.logged("push.paused"), "the pause has begun")
     pause = stage.dispatcher.state()["paused"]
     assert isinstance(pause, dict)
     assert "GET /store" in pause["reason"]
-    (said,) = stage.told("push.paused")
+    (said,) = stage.logged("push.paused")
     assert pause["until"] in said
     reading.cancel()

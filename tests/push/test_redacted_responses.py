@@ -24,10 +24,10 @@ async def answered(stage: Scene, answer: bytes, state: str) -> dict[str, Any]:
     """Forget the customer, let a parcel be answered so; return what is kept of it."""
     await stage.fold(customers.order(1, shipments=[]))
     await customers.forget(stage.store)
-    stage.platform.says(FULFILL, answer)
+    stage.platform.respond(FULFILL, answer)
     command = await stage.plan("fulfill", "ord_1", **SENT)
     async with working(stage):
-        await stage.reaches(command, state)
+        await stage.await_state(command, state)
     await stage.store.erasure.empty_log()
     kept = value_of(stage.place, "attempts", "response")
     found: dict[str, Any] = json.loads(kept)

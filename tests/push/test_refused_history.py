@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backhaul.push.effect_verification import EffectVerifier
 from backhaul.push.history_audit import OPENING
 from scenes.databases import locked
-from scenes.pushing import audited
+from scenes.pushing import working_with_audit
 from scenes.scripted_platform import problem
 from scenes.stock_history import HISTORY, history, move
 from scenes.waiting import until
@@ -27,7 +27,7 @@ STRANGE = "0" * 32
 
 async def read_before(stage: Scene) -> str:
     """Read the history; then plan what the history tells of only later."""
-    stage.platform.says(HISTORY, history(move(1, STRANGE, note=None)))
+    stage.platform.respond(HISTORY, history(move(1, STRANGE, note=None)))
     await stage.auditor.audit_now(starting=True)
     return await stage.plan("adjust", "prod_1")
 
@@ -37,15 +37,15 @@ async def test_a_refused_history_read_lets_no_recorded_command_out(
 ) -> None:
     """A gateway may say so for a moment, just when a restored daemon starts."""
     command = await read_before(stage)
-    stage.platform.says(HISTORY, REFUSED, history(move(2, command)))
-    async with audited(stage):
-        await until(lambda: stage.told("audit.failed"), "it is told")
+    stage.platform.respond(HISTORY, REFUSED, history(move(2, command)))
+    async with working_with_audit(stage):
+        await until(lambda: stage.logged("audit.failed"), "it is told")
         assert OPENING in stage.dispatcher.switch.reasons()[EVERYTHING]
         while stage.state(command) != "applied":
-            await stage.quiet()
+            await stage.run_pending()
             await stage.pass_time(1)
     assert stage.server.commands == []
-    assert stage.told("audit.unavailable") == []
+    assert stage.logged("audit.unavailable") == []
 
 
 async def test_a_history_that_is_refused_for_good_holds_nothing_up(
@@ -53,24 +53,24 @@ async def test_a_history_that_is_refused_for_good_holds_nothing_up(
 ) -> None:
     command = await read_before(stage)
     before = len(stage.server.of("GET", HISTORY))
-    stage.platform.says(HISTORY, REFUSED)
-    async with audited(stage):
-        while not stage.told("audit.unavailable"):
-            await stage.quiet()
+    stage.platform.respond(HISTORY, REFUSED)
+    async with working_with_audit(stage):
+        while not stage.logged("audit.unavailable"):
+            await stage.run_pending()
             await stage.pass_time(1)
         asked = len(stage.server.of("GET", HISTORY)) - before
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert asked == 5
 
 
 async def test_a_job_with_a_refused_read_is_not_reported_as_done(stage: Scene) -> None:
     ended = stage.reports
-    stage.platform.says(HISTORY, REFUSED)
-    async with audited(stage):
+    stage.platform.respond(HISTORY, REFUSED)
+    async with working_with_audit(stage):
         await until(lambda: not stage.dispatcher.switch.reasons(), "it has begun")
         stage.auditor.wake()
         await until(lambda: len(ended) == 1, "the job has ended")
-        stage.platform.says(HISTORY, history())
+        stage.platform.respond(HISTORY, history())
         stage.auditor.wake()
         await until(lambda: len(ended) == 2, "the next has ended")
     assert "INSUFFICIENT_SCOPE" in ended[0][1]
@@ -88,18 +88,18 @@ async def test_a_lock_during_a_refused_audit_adopts_no_foreign_effect(
             other.enter_context(locked(stage.place))
             await connection.send(REFUSED)
 
-        async with audited(stage):
+        async with working_with_audit(stage):
             await until(lambda: not stage.dispatcher.switch.reasons(), "it has begun")
             foreign = history(move(2, "f" * 32))
-            stage.platform.says(HISTORY, refuse_and_lock, foreign)
+            stage.platform.respond(HISTORY, refuse_and_lock, foreign)
             stage.auditor.wake()
-            await until(lambda: stage.told("audit.failed"), "it is told")
+            await until(lambda: stage.logged("audit.failed"), "it is told")
             other.close()
-            while not stage.told("audit.foreign") + stage.told("audit.restored"):
+            while not stage.logged("audit.foreign") + stage.logged("audit.restored"):
                 stage.auditor.wake()
-                await stage.quiet()
+                await stage.run_pending()
                 await stage.pass_time(1)
-            assert stage.told("audit.restored") == []
+            assert stage.logged("audit.restored") == []
             assert "another Backhaul" in str(stage.dispatcher.switch.reasons())
 
 
@@ -114,11 +114,11 @@ async def test_an_unexpected_error_in_the_history_ends_nothing_else(
     command = await read_before(stage)
     with monkeypatch.context() as patched:
         patched.setattr(EffectVerifier, "observe", broken)
-        async with audited(stage):
-            await until(lambda: stage.told("audit.failed"), "it is told")
+        async with working_with_audit(stage):
+            await until(lambda: stage.logged("audit.failed"), "it is told")
             assert stage.server.commands == []
             patched.undo()
             while stage.state(command) != "applied":
-                await stage.quiet()
+                await stage.run_pending()
                 await stage.pass_time(1)
-    assert len(stage.told("audit.failed")) == 1
+    assert len(stage.logged("audit.failed")) == 1

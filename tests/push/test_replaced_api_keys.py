@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scenes.pushing import Scene, applied, working
+from scenes.pushing import Scene, applied_response, working
 from scenes.scripted_platform import Connection, Request, message
 from scenes.stock_history import HISTORY, history, move
 
@@ -11,18 +11,18 @@ async def test_a_key_that_was_replaced_proves_nothing_until_its_name_is_known(
     stage: Scene,
 ) -> None:
     """Without notes its rows look like a stranger's: nothing is sent again."""
-    stage.platform.says("/inventory/adjust", applied_by, message(500))
+    stage.platform.respond("/inventory/adjust", applied_by, message(500))
     first = await stage.plan("adjust", "prod_1")
     before = move(1, first, note=None, adjustmentId="adj_1", source=key_named("old"))
-    stage.platform.says(HISTORY, history(before))
+    stage.platform.respond(HISTORY, history(before))
     async with working(stage):
-        await stage.reaches(first, "applied")
+        await stage.await_state(first, "applied")
         stage.resolver._resend.client.transport.use_key("svc_live_replaced_0123456789")
         second = await stage.plan("adjust", "prod_1")
         landed = move(2, second, note=None, source=key_named("new"))
-        stage.platform.says(HISTORY, history(landed, before))
+        stage.platform.respond(HISTORY, history(landed, before))
         stage.dispatcher.wake()
-        await stage.parks(second)
+        await stage.await_parked(second)
     assert len(stage.server.commands) == 2
     assert "our key's name in it is not known" in stage.reason(second)
 
@@ -32,4 +32,4 @@ def key_named(name: str) -> dict[str, str]:
 
 
 async def applied_by(request: Request, connection: Connection) -> None:
-    await connection.send(applied(request))
+    await connection.send(applied_response(request))

@@ -22,12 +22,12 @@ from scenes.stock_history import HISTORY, history, move
 from scenes.stored import checks
 from scenes.uncertain_commands import (
     FAILED,
-    doubt,
-    in_vain,
-    looked,
-    looks,
-    outlast,
-    outwait,
+    advance_until,
+    await_checks,
+    await_failed_check,
+    check_results,
+    pass_all_checks,
+    plan_uncertain,
 )
 from scenes.waiting import until
 
@@ -50,31 +50,31 @@ async def parking(database: Place) -> AsyncIterator[Scene]:
 async def test_an_adjustment_in_the_history_is_applied_at_the_first_check(
     stage: Scene,
 ) -> None:
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, history(move(1, command)))
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, history(move(1, command)))
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 1
-    assert looks(stage, command) == [(1, "applied")]
+    assert check_results(stage, command) == [(1, "applied")]
     assert stage.column("effect_id", command) == "adj_1"
     assert json.loads(stage.column("evidence", command))["adjustment_id"] == "adj_1"
     assert "history shows our reference tag" in stage.reason(command)
 
 
 async def test_absence_is_believed_at_the_last_check_only(stage: Scene) -> None:
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, history())
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, history())
     async with working(stage):
-        await looked(stage, command, 1)
+        await await_checks(stage, command, 1)
         for seconds, taken in ((119, 1), (1, 2), (479, 2)):
             await stage.pass_time(seconds)
-            await stage.quiet()
-            await looked(stage, command, taken)
+            await stage.run_pending()
+            await await_checks(stage, command, taken)
             assert stage.state(command) == "uncertain"
         await stage.pass_time(1)
-        await stage.reaches(command, "applied")
-    assert [found for _, found in looks(stage, command)] == ["absent"] * 3
-    assert [body["note"] for body in stage.bodies()] == [f"bh:{command}"] * 2
+        await stage.await_state(command, "applied")
+    assert [found for _, found in check_results(stage, command)] == ["absent"] * 3
+    assert [body["note"] for body in stage.sent_bodies()] == [f"bh:{command}"] * 2
     assert stage.attempts(command)[1][:3] == (2, "confirmed", 200)
 
 
@@ -83,20 +83,20 @@ async def test_a_clock_set_forward_makes_no_check_early(
     before: int, stage: Scene
 ) -> None:
     """Absence would be believed while the request may be under way."""
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, history())
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, history())
     async with working(stage):
-        await looked(stage, command, 1)
+        await await_checks(stage, command, 1)
         for taken, seconds in ((1, 120), (2, 480)):
             if taken == before:
                 stage.clock.set_back(-3_600)
             for passed in (0, seconds - 1):
                 await stage.pass_time(passed)
-                await stage.quiet()
-                assert len(looks(stage, command)) == taken
+                await stage.run_pending()
+                assert len(check_results(stage, command)) == taken
             await stage.pass_time(1)
-            await looked(stage, command, taken + 1)
-        await stage.reaches(command, "applied")
+            await await_checks(stage, command, taken + 1)
+        await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 2
 
 
@@ -104,24 +104,24 @@ async def test_a_clock_set_forward_while_the_database_is_busy_starts_no_check(
     stage: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is due is read by the new clock, which nobody has noticed yet."""
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, history())
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, history())
     due, jumps = stage.store.uncertain.due, [-3_600.0]
 
     async def slowly(store: str, limit: int) -> list[UncertainCommand]:
-        if len(looks(stage, command)) == 2 and jumps:
+        if len(check_results(stage, command)) == 2 and jumps:
             stage.clock.set_back(jumps.pop())
         return await due(store, limit)
 
     monkeypatch.setattr(stage.store.uncertain, "due", slowly)
     async with working(stage):
-        await looked(stage, command, 1)
+        await await_checks(stage, command, 1)
         await stage.pass_time(120)
         await until(lambda: not jumps, "the clock is set forward")
         await stage.pass_time(479)
-        await stage.quiet()
+        await stage.run_pending()
         await stage.pass_time(1)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     when = START + timedelta(seconds=3_600 + 120 + 480)
     times = [check.at for check in checks(stage.place, command)]
     assert times[2:] == [to_text(when)]
@@ -145,13 +145,13 @@ async def test_an_unreadable_event_of_the_product_doubles_no_adjustment(
     """So none waits for the refetch: the platform's history decides, no event."""
     ((_, folded),) = await take(stage.store, payloads.envelope(*UNREADABLE[name]))
     assert folded.state == "quarantined"
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, history(*([move(1, command)] if landed else [])))
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, history(*([move(1, command)] if landed else [])))
     async with working(stage):
         if not landed:
-            await outlast(stage, command)
-        await stage.reaches(command, "applied")
-    assert [body["adjustment"] for body in stage.bodies()] == [-2] * (2 - landed)
+            await pass_all_checks(stage, command)
+        await stage.await_state(command, "applied")
+    assert [body["adjustment"] for body in stage.sent_bodies()] == [-2] * (2 - landed)
 
 
 async def test_a_check_after_a_clock_was_set_forward_is_not_put_off(
@@ -159,83 +159,83 @@ async def test_a_check_after_a_clock_was_set_forward_is_not_put_off(
 ) -> None:
     """It was set while nothing was in doubt, and nobody looked."""
     async with working(stage):
-        await stage.quiet()
+        await stage.run_pending()
         stage.clock.set_back(-86_400)
-        command = await doubt(stage)
-        stage.platform.says(HISTORY, history(move(1, command)))
+        command = await plan_uncertain(stage)
+        stage.platform.respond(HISTORY, history(move(1, command)))
         stage.dispatcher.wake()
-        await stage.reaches(command, "applied")
-    assert looks(stage, command) == [(1, "applied")]
+        await stage.await_state(command, "applied")
+    assert check_results(stage, command) == [(1, "applied")]
 
 
 async def test_a_command_may_still_take_effect_between_the_checks(stage: Scene) -> None:
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, history(), history(move(1, command)))
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, history(), history(move(1, command)))
     async with working(stage):
-        await looked(stage, command, 1)
+        await await_checks(stage, command, 1)
         await stage.pass_time(120)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 1
 
 
 async def test_an_absent_effect_is_left_to_an_operator_where_configured(
     parking: Scene,
 ) -> None:
-    command = await doubt(parking)
-    parking.platform.says(HISTORY, history())
+    command = await plan_uncertain(parking)
+    parking.platform.respond(HISTORY, history())
     async with working(parking):
-        await parking.parks(command)
+        await parking.await_parked(command)
     assert len(parking.server.commands) == 1
     shown = "the platform answered 500; the history shows no such change (3 checks)"
     assert parking.reason(command) == shown
 
 
 async def test_the_lane_waits_and_the_others_run_on(stage: Scene) -> None:
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, history())
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, history())
     behind = await stage.plan("adjust", "prod_1")
     other = await stage.plan("adjust", "prod_2")
     async with working(stage):
-        await stage.reaches(other, "applied")
-        await looked(stage, command, 1)
+        await stage.await_state(other, "applied")
+        await await_checks(stage, command, 1)
         assert stage.state(behind) == "planned"
-        await outlast(stage, command)
-        await stage.reaches(behind, "applied")
+        await pass_all_checks(stage, command)
+        await stage.await_state(behind, "applied")
     assert stage.state(command) == "applied"
 
 
 async def test_without_a_history_an_adjustment_is_parked_at_once(stage: Scene) -> None:
-    command = await doubt(stage)
+    command = await plan_uncertain(stage)
     async with working(stage):
-        await stage.reaches(command, "parked")
+        await stage.await_state(command, "parked")
     assert len(stage.server.commands) == 1
     assert "without a stock history" in stage.reason(command)
 
 
 async def test_a_history_that_was_read_before_is_requested_again(stage: Scene) -> None:
     """One refusal among many answers is no platform without a history."""
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, history(move(100, "0", note=None)))
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, history(move(100, "0", note=None)))
     await stage.auditor.audit_now()
-    stage.platform.says(HISTORY, problem(403, "FORBIDDEN"))
+    stage.platform.respond(HISTORY, problem(403, "FORBIDDEN"))
     async with working(stage):
-        await in_vain(stage, command, 403)
+        await await_failed_check(stage, command, 403)
         assert stage.state(command) == "uncertain"
-        stage.platform.says(HISTORY, history(move(1, command)))
-        await outwait(stage, lambda: stage.state(command) == "applied")
+        stage.platform.respond(HISTORY, history(move(1, command)))
+        await advance_until(stage, lambda: stage.state(command) == "applied")
     assert len(stage.server.commands) == 1
 
 
 async def test_an_unreadable_answer_proves_nothing_and_is_read_again(
     stage: Scene,
 ) -> None:
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, message(503))
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, message(503))
     async with working(stage):
-        await in_vain(stage, command)
-        assert looks(stage, command) == []
-        stage.platform.says(HISTORY, history())
-        await outwait(stage, lambda: looks(stage, command))
+        await await_failed_check(stage, command)
+        assert check_results(stage, command) == []
+        stage.platform.respond(HISTORY, history())
+        await advance_until(stage, lambda: check_results(stage, command))
     assert stage.state(command) == "uncertain"
 
 
@@ -243,9 +243,9 @@ async def test_a_long_throttling_does_not_put_checks_off_ever_longer(
     stage: Scene,
 ) -> None:
     """While the platform is left alone nothing is asked, and nothing has failed."""
-    stage.platform.says("/inventory/adjust", FAILED)
+    stage.platform.respond("/inventory/adjust", FAILED)
     for path in (HISTORY, *LISTS):
-        stage.platform.says(path, message(503))
+        stage.platform.respond(path, message(503))
     planned = [
         await stage.plan("adjust", f"prod_{number}")
         for number in range(FAILURES_TO_OPEN)
@@ -253,21 +253,23 @@ async def test_a_long_throttling_does_not_put_checks_off_ever_longer(
     async with working(stage):
         while not stage.dispatcher.switch.is_failing:
             await stage.pass_time(0.1)
-            await stage.quiet()
+            await stage.run_pending()
         for _ in range(60):
             await stage.pass_time(CIRCUIT_PROBE_SECONDS)
-        assert [looks(stage, command) for command in planned] == [[]] * len(planned)
+        assert [check_results(stage, command) for command in planned] == [[]] * len(
+            planned
+        )
         for path in LISTS:
-            stage.platform.says(path, document({"data": []}))
+            stage.platform.respond(path, document({"data": []}))
         moves = [
             move(number, command, productId=f"prod_{number}")
             for number, command in enumerate(planned)
         ]
-        stage.platform.says(HISTORY, history(*moves))
+        stage.platform.respond(HISTORY, history(*moves))
         healed = stage.clock.monotonic()
         while any(stage.state(command) != "applied" for command in planned):
             await stage.pass_time(1)
-            await stage.quiet()
+            await stage.run_pending()
         assert stage.clock.monotonic() - healed < MOST_SECONDS
 
 
@@ -275,40 +277,40 @@ async def test_a_long_throttling_does_not_put_checks_off_ever_longer(
 async def test_an_order_that_shows_the_effect_is_applied(
     kind: str, stage: Scene
 ) -> None:
-    command = await doubt(stage, kind)
+    command = await plan_uncertain(stage, kind)
     gone = {"restocked": True, "cancelledAt": payloads.instant(3)}
     shows = {
         "fulfill": payloads.order(shipments=[payloads.shipment()]),
         "cancel": payloads.order(cancellation=gone),
     }
-    stage.platform.says("/orders/ord_1", document({"data": shows[kind]}))
+    stage.platform.respond("/orders/ord_1", document({"data": shows[kind]}))
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 1
-    assert looks(stage, command) == [(1, "applied")]
+    assert check_results(stage, command) == [(1, "applied")]
 
 
 @pytest.mark.parametrize("kind", ["fulfill", "cancel"])
 async def test_an_order_without_the_effect_is_sent_again_after_the_last_check(
     kind: str, stage: Scene
 ) -> None:
-    command = await doubt(stage, kind)
-    stage.platform.says("/orders/ord_1", document({"data": payloads.order()}))
+    command = await plan_uncertain(stage, kind)
+    stage.platform.respond("/orders/ord_1", document({"data": payloads.order()}))
     async with working(stage):
-        await looked(stage, command, 1)
+        await await_checks(stage, command, 1)
         assert len(stage.server.commands) == 1
-        await outlast(stage, command)
-        await stage.reaches(command, "applied")
+        await pass_all_checks(stage, command)
+        await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 2
 
 
 async def test_a_parcel_without_its_number_needs_an_operator(stage: Scene) -> None:
-    command = await doubt(stage, "fulfill")
+    command = await plan_uncertain(stage, "fulfill")
     nameless = payloads.shipment(trackingNumber=None, trackingCompany=None)
     order = payloads.order(shipments=[nameless])
-    stage.platform.says("/orders/ord_1", document({"data": order}))
+    stage.platform.respond("/orders/ord_1", document({"data": order}))
     async with working(stage):
-        await stage.parks(command)
+        await stage.await_parked(command)
     assert len(stage.server.commands) == 1
     assert "without a number" in stage.reason(command)
 
@@ -324,12 +326,12 @@ async def test_a_cancellation_with_another_restock_needs_an_operator(
     asked: bool, restocked: bool, says: str, stage: Scene
 ) -> None:
     """Whoever cancelled it: no repeated cancellation sets that stock right."""
-    command = await doubt(stage, "cancel", restock=asked)
+    command = await plan_uncertain(stage, "cancel", restock=asked)
     gone = {"restocked": restocked, "cancelledAt": payloads.instant(3)}
     order = payloads.order(cancellation=gone)
-    stage.platform.says("/orders/ord_1", document({"data": order}))
+    stage.platform.respond("/orders/ord_1", document({"data": order}))
     async with working(stage):
-        await stage.reaches(command, "parked")
+        await stage.await_state(command, "parked")
     found = f"the platform answered 500; the order is cancelled, {says} (1 check)"
     assert stage.reason(command) == found
 
@@ -340,20 +342,22 @@ async def test_a_parcel_that_was_there_before_is_no_proof_without_a_number(
     parcel = payloads.shipment(trackingNumber=None, trackingCompany=None)
     order = payloads.order(at=1, shipments=[parcel])
     await stage.fold(order)
-    command = await doubt(stage, "fulfill", tracking_number=None, tracking_company=None)
-    stage.platform.says("/orders/ord_1", document({"data": order}))
+    command = await plan_uncertain(
+        stage, "fulfill", tracking_number=None, tracking_company=None
+    )
+    stage.platform.respond("/orders/ord_1", document({"data": order}))
     async with working(stage):
-        await looked(stage, command, 1)
-    assert looks(stage, command) == [(1, "absent")]
+        await await_checks(stage, command, 1)
+    assert check_results(stage, command) == [(1, "absent")]
 
 
 async def test_an_effect_that_landed_twice_is_reported(stage: Scene) -> None:
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, history(move(2, command), move(1, command)))
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, history(move(2, command), move(1, command)))
     async with working(stage):
-        await stage.reaches(command, "applied")
-        await until(lambda: stage.told("command.doubled") != [], "an alert")
-    (told,) = stage.told("command.doubled")
+        await stage.await_state(command, "applied")
+        await until(lambda: stage.logged("command.doubled") != [], "an alert")
+    (told,) = stage.logged("command.doubled")
     assert "adj_1" in told
     assert json.loads(stage.column("evidence", command))["doubled"] == ["adj_1"]
     (found,) = (await stage.store.alert_conditions.current([])).doubled
@@ -366,15 +370,15 @@ async def test_a_tag_is_believed_without_a_read_of_another_product(
     """Else a platform that names no source of a change would be asked at every look."""
     before = await stage.plan("adjust", "prod_9")
     async with working(stage):
-        await stage.reaches(before, "applied")
-        stage.platform.says(HISTORY, history())
-        command = await doubt(stage)
+        await stage.await_state(before, "applied")
+        stage.platform.respond(HISTORY, history())
+        command = await plan_uncertain(stage)
         stage.dispatcher.wake()
-        await looked(stage, command, 1)
-        stage.platform.says(HISTORY, history(move(2, command, source=None)))
+        await await_checks(stage, command, 1)
+        stage.platform.respond(HISTORY, history(move(2, command, source=None)))
         stage.server.requests.clear()
         await stage.pass_time(120)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     (read,) = stage.server.of("GET", HISTORY)
     assert "productId=prod_1" in read.query
 
@@ -384,12 +388,12 @@ async def test_where_notes_are_stored_a_missing_tag_proves_absence(
 ) -> None:
     before = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await stage.reaches(before, "applied")
-        stage.platform.says(HISTORY, history(move(1, before, source=None)))
-        command = await doubt(stage)
+        await stage.await_state(before, "applied")
+        stage.platform.respond(HISTORY, history(move(1, before, source=None)))
+        command = await plan_uncertain(stage)
         stage.dispatcher.wake()
-        await looked(stage, command, 1)
-    assert looks(stage, command) == [(1, "absent")]
+        await await_checks(stage, command, 1)
+    assert check_results(stage, command) == [(1, "absent")]
     assert len(stage.server.of("GET", HISTORY)) == 1
 
 
@@ -397,10 +401,10 @@ BAD = move(3, "", note=None, adjustment=2.5)
 
 
 async def test_a_row_of_unknown_shape_hides_no_tag(stage: Scene) -> None:
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, history(BAD, move(1, command)))
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, history(BAD, move(1, command)))
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 1
 
 
@@ -408,10 +412,10 @@ async def test_a_row_of_unknown_shape_is_left_to_an_operator(
     stage: Scene,
 ) -> None:
     """Where no notes are kept it may be the very adjustment."""
-    command = await doubt(stage)
-    stage.platform.says(HISTORY, history(BAD))
+    command = await plan_uncertain(stage)
+    stage.platform.respond(HISTORY, history(BAD))
     async with working(stage):
-        await stage.parks(command)
+        await stage.await_parked(command)
     assert len(stage.server.commands) == 1
     assert "could be read" in stage.reason(command)
 
@@ -420,12 +424,12 @@ async def test_only_the_newer_part_of_the_history_counts(stage: Scene) -> None:
     """What the mirror knew before the send is no proof of it, and ends the reading."""
     known = payloads.stock_change(at=1)
     await take(stage.store, payloads.envelope("inventory/level_update", known))
-    command = await doubt(stage)
+    command = await plan_uncertain(stage)
     older = document({"data": [move(1, "a"), move(0, command)]})
-    stage.platform.says(HISTORY, older)
+    stage.platform.respond(HISTORY, older)
     async with working(stage):
-        await looked(stage, command, 1)
-    assert looks(stage, command) == [(1, "absent")]
+        await await_checks(stage, command, 1)
+    assert check_results(stage, command) == [(1, "absent")]
     baseline = json.loads(stage.column("baseline", command))
     assert baseline["adjustment_id"] == "adj_1"
     assert len(stage.server.of("GET", HISTORY)) == 1

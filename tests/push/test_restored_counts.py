@@ -19,7 +19,7 @@ from backhaul_sdk import StockAdjustment, StockLevel
 from scenes.back_office import ReportsChanges, host_of
 from scenes.databases import back_up
 from scenes.reference_shop import Shop, open_shop
-from scenes.stock_counts import ERP, STORE, House, now, working
+from scenes.stock_counts import ERP, STORE, StockSystem, now, working
 from scenes.stored import rows_of
 from scenes.waiting import until
 
@@ -48,11 +48,11 @@ async def moves(shop: Shop) -> list[int]:
     return [row["adjustment"] for row in (await shop.state())["history"]]
 
 
-async def begin(at: House, state: str, copy: Place) -> str:
+async def begin(at: StockSystem, state: str, copy: Place) -> str:
     """Count, back up when the step is in that state, and let it be overtaken."""
-    lamp = await at.lamp(10)
-    target = await at.count(lamp, 7)
-    await until(lambda: at.steps(target) == [(state, -3)], f"its step is {state}")
+    lamp = await at.add_product(10)
+    target = await at.submit_count(lamp, 7)
+    await until(lambda: at.adjustments(target) == [(state, -3)], f"its step is {state}")
     back_up(at.place, copy)
     await find_three(at.shop, lamp)
     return target
@@ -71,16 +71,16 @@ async def test_an_adjustment_superseded_before_a_restore_is_not_sent(
         async with working(database, shop, {ERP: {}}) as at:
             with monkeypatch.context() as weather:
                 if state == "planned":
-                    at.hold()
+                    at.pause_adjustments()
                 else:
                     weather.setattr(Transport, "send", lost)
                 target = await begin(at, state, copy)
-            at.let_go()
-            await at.reaches(target, "applied")
-            assert at.steps(target) == [("superseded", -3), ("applied", -3)]
+            at.resume_adjustments()
+            await at.await_state(target, "applied")
+            assert at.adjustments(target) == [("superseded", -3), ("applied", -3)]
         async with working(copy, shop, {ERP: {}}, audited=True) as at:
-            await at.reaches(target, "applied")
-            assert at.steps(target) == [("superseded", -3)]
+            await at.await_state(target, "applied")
+            assert at.adjustments(target) == [("superseded", -3)]
             assert "3 came since: 10 wanted; 10 there" in at.reason(target)
         assert await moves(shop) == MOVES
 
@@ -91,18 +91,18 @@ async def test_a_count_sent_again_is_not_computed_from_an_old_level(
     copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
         async with working(database, shop, {ERP: {}}) as at:
-            lamp = await at.lamp(10)
+            lamp = await at.add_product(10)
             back_up(at.place, copy)
             sku = lamp["variants"][0]["sku"]
             count = StockLevel(key="c", sku=sku, quantity=7, as_of=now())
-            await at.hand_in(count)
-            await at.reaches(at.command_of("c"), "applied")
+            await at.submit(count)
+            await at.await_state(at.command_of("c"), "applied")
             await find_three(shop, lamp)
         async with working(copy, shop, {ERP: {}}, audited=True) as at:
-            await at.hand_in(count)
+            await at.submit(count)
             target = at.command_of("c")
-            await at.reaches(target, "applied")
-            assert at.steps(target) == []
+            await at.await_state(target, "applied")
+            assert at.adjustments(target) == []
             assert "3 came since: 10 wanted; 10 there" in at.reason(target)
         assert sorted(await moves(shop)) == sorted(MOVES)
 
@@ -115,27 +115,31 @@ async def test_a_difference_that_a_newer_count_corrected_is_not_corrected_again(
     copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
         async with working(database, shop, {ERP: {}}) as at:
-            lamp = await at.lamp(10)
-            at.hold()
-            first = await at.count(lamp, 7)
-            await until(lambda: at.steps(first) == [("planned", -3)], "it is planned")
+            lamp = await at.add_product(10)
+            at.pause_adjustments()
+            first = await at.submit_count(lamp, 7)
+            await until(
+                lambda: at.adjustments(first) == [("planned", -3)], "it is planned"
+            )
             back_up(at.place, copy)
             sku = lamp["variants"][0]["sku"]
             newer = StockLevel(key="newer", sku=sku, quantity=7, as_of=now())
-            await at.hand_in(newer)
+            await at.submit(newer)
             second = at.command_of("newer")
-            await until(lambda: at.steps(second) == [("planned", -3)], "it is planned")
-            at.let_go()
-            await at.reaches(second, "applied")
+            await until(
+                lambda: at.adjustments(second) == [("planned", -3)], "it is planned"
+            )
+            at.resume_adjustments()
+            await at.await_state(second, "applied")
             if looks_as_before:
                 await find_three(shop, lamp)
             before = await moves(shop)
         async with working(copy, shop, {ERP: {}}, audited=True) as at:
             await until(lambda: "of a newer count" in at.reason(first), "it waits")
-            assert at.steps(first) == [("superseded", -3)]
-            await at.hand_in(newer)
-            await at.reaches(second, "applied")
-            await at.reaches(first, "superseded")
+            assert at.adjustments(first) == [("superseded", -3)]
+            await at.submit(newer)
+            await at.await_state(second, "applied")
+            await at.await_state(first, "superseded")
         assert await moves(shop) == before
 
 
@@ -145,32 +149,32 @@ async def test_goods_that_came_in_before_a_restore_are_no_newer_count(
     copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
         async with working(database, shop, {ERP: {}}) as at:
-            lamp = await at.lamp(10)
+            lamp = await at.add_product(10)
             as_of = now()
             back_up(at.place, copy)
             sku = lamp["variants"][0]["sku"]
             came = StockAdjustment(key="came", sku=sku, delta=3, reason="RECEIVED")
-            await at.hand_in(came)
-            await at.reaches(at.command_of("came"), "applied")
+            await at.submit(came)
+            await at.await_state(at.command_of("came"), "applied")
         async with working(copy, shop, {ERP: {}}, audited=True) as at:
-            target = await at.count(lamp, 7, as_of)
-            await at.reaches(target, "applied")
-            assert at.steps(target) == [("applied", -3)]
+            target = await at.submit_count(lamp, 7, as_of)
+            await at.await_state(target, "applied")
+            assert at.adjustments(target) == [("applied", -3)]
             assert "3 came since: 10 wanted; 13 there" in at.reason(target)
 
 
-async def lose_two_counts(at: House, copy: Place) -> tuple[list[Any], list[str]]:
+async def lose_two_counts(at: StockSystem, copy: Place) -> tuple[list[Any], list[str]]:
     """Count two lamps, back up, and let newer counts be applied after the backup."""
-    lamps = [await at.lamp(10) for _ in range(2)]
-    at.hold()
-    older = [await at.count(lamp, 7) for lamp in lamps]
+    lamps = [await at.add_product(10) for _ in range(2)]
+    at.pause_adjustments()
+    older = [await at.submit_count(lamp, 7) for lamp in lamps]
     for target in older:
         await until(partial(has_steps, at, target), "it is planned")
     back_up(at.place, copy)
-    newer = [await at.count(lamp, 6) for lamp in lamps]
-    at.let_go()
+    newer = [await at.submit_count(lamp, 6) for lamp in lamps]
+    at.resume_adjustments()
     for target in newer:
-        await at.reaches(target, "applied")
+        await at.await_state(target, "applied")
     return lamps, older
 
 
@@ -212,24 +216,24 @@ async def hold_together(
         assert (await at.store.alert_conditions.current([])).parked == []
         assert await at.store.records.must_read_stock_list(ERP)
 
-        fresh = await at.count(lamps[0], 4)
-        await at.reaches(fresh, "applied")
+        fresh = await at.submit_count(lamps[0], 4)
+        await at.await_state(fresh, "applied")
         assert at.state(older[0]) == "superseded"
         assert await at.stock(lamps[0]) == 4
 
         released = AuditEntry("kim", "stock release", "no newer count")
         assert await at.store.targets.release(HeldFilter(STORE), released) == 1
         at.sender.context.signals.command_changed.emit()
-        await at.reaches(older[1], "applied")
+        await at.await_state(older[1], "applied")
         # 7 were counted, and 4 left since: the adjustment that no record explains.
         assert await at.stock(lamps[1]) == 3
 
 
-def has_steps(at: House, target: str) -> bool:
-    return at.steps(target) == [("planned", -3)]
+def has_steps(at: StockSystem, target: str) -> bool:
+    return at.adjustments(target) == [("planned", -3)]
 
 
-def on_hold(at: House, target: str) -> bool:
+def on_hold(at: StockSystem, target: str) -> bool:
     return at.reason(target).startswith("on hold since the database was restored")
 
 
@@ -250,13 +254,13 @@ async def test_a_source_of_changes_submits_all_counts_once_and_ends_the_hold(
                 await host.once()
                 at.sender.context.signals.command_changed.emit()
             for target in older:
-                await at.reaches(target, "superseded")
+                await at.await_state(target, "superseded")
             await until(lambda: len(fives(at)) == 2, "the new counts are applied")
             assert [await at.stock(lamp) for lamp in lamps] == [5, 5]
             assert source.restarted == 1
             assert (await at.store.alert_conditions.current([])).held_targets == []
 
 
-def fives(at: House) -> list[Any]:
+def fives(at: StockSystem) -> list[Any]:
     """Return the applied counts of five."""
     return rows_of(at.place, "stock_targets", "id", quantity=5, state="applied")

@@ -8,7 +8,7 @@ import pytest
 
 from scenes import payloads
 from scenes.damaged_rows import overwrite
-from scenes.pushing import audited
+from scenes.pushing import working_with_audit
 from scenes.scripted_platform import document
 from scenes.stock_history import HISTORY, history, move
 from scenes.stored import rows_of
@@ -29,8 +29,8 @@ def shows(stage: Scene, *boxes: str) -> None:
     parcels = [payloads.shipment(id_, items=items) for id_ in boxes]
     line = payloads.item(quantity=9, fulfilledQuantity=len(boxes))
     order = payloads.order("ord_1", at=50, items=[line], shipments=parcels)
-    stage.platform.says(ORDER, document({"data": order}))
-    stage.platform.says(HISTORY, history(move(1, "0" * 32)))
+    stage.platform.respond(ORDER, document({"data": order}))
+    stage.platform.respond(HISTORY, history(move(1, "0" * 32)))
 
 
 async def boxes(stage: Scene, *asked: dict[str, Any]) -> list[str]:
@@ -50,23 +50,23 @@ async def doubled(stage: Scene) -> list[str]:
 async def test_each_box_is_found_and_no_box_is_named_doubled(stage: Scene) -> None:
     shows(stage, "shp_1", "shp_2")
     asked = await boxes(stage, BOX, BOX)
-    async with audited(stage):
+    async with working_with_audit(stage):
         for command in asked:
-            await stage.reaches(command, "applied")
+            await stage.await_state(command, "applied")
     assert effects(stage) == [("shp_1",), ("shp_2",)]
-    assert stage.told("command.doubled") == []
+    assert stage.logged("command.doubled") == []
     assert await doubled(stage) == []
 
 
 async def test_a_box_that_is_left_over_is_named_by_the_last(stage: Scene) -> None:
     shows(stage, "shp_1", "shp_2", "shp_3")
     asked = await boxes(stage, BOX, BOX)
-    async with audited(stage):
+    async with working_with_audit(stage):
         for command in asked:
-            await stage.reaches(command, "applied")
-        await until(lambda: stage.told("command.doubled"), "it is told")
+            await stage.await_state(command, "applied")
+        await until(lambda: stage.logged("command.doubled"), "it is told")
     assert effects(stage) == [("shp_1",), ("shp_2",)]
-    assert len(stage.told("command.doubled")) == 1
+    assert len(stage.logged("command.doubled")) == 1
     assert await doubled(stage) == ["shp_3"]
 
 
@@ -76,16 +76,16 @@ async def test_a_box_that_no_other_command_explains_is_named_at_once(
 ) -> None:
     shows(stage, "shp_1", "shp_2")
     asked, _ = await boxes(stage, BOX, asks)
-    async with audited(stage):
-        await stage.reaches(asked, "applied")
-        await until(lambda: stage.told("command.doubled"), "it is told")
-    assert len(stage.told("command.doubled")) == 1
+    async with working_with_audit(stage):
+        await stage.await_state(asked, "applied")
+        await until(lambda: stage.logged("command.doubled"), "it is told")
+    assert len(stage.logged("command.doubled")) == 1
     assert await doubled(stage) == ["shp_2"]
 
 
 async def test_a_damaged_command_keeps_no_box_from_being_named(stage: Scene) -> None:
     shows(stage, "shp_1", "shp_2")
-    (shown,) = stage.platform.said[ORDER]
+    (shown,) = stage.platform.responses[ORDER]
     assert isinstance(shown, bytes)
     asked, damaged = await boxes(stage, BOX, BOX)
 
@@ -93,9 +93,9 @@ async def test_a_damaged_command_keeps_no_box_from_being_named(stage: Scene) -> 
         overwrite(stage.place, "commands", {"payload": "{"}, id=damaged)
         await connection.send(shown)
 
-    stage.platform.says(ORDER, meanwhile)
-    async with audited(stage):
-        await stage.reaches(asked, "applied")
+    stage.platform.respond(ORDER, meanwhile)
+    async with working_with_audit(stage):
+        await stage.await_state(asked, "applied")
     assert stage.state(damaged) == "parked"
     assert await doubled(stage) == ["shp_2"]
 
@@ -106,11 +106,11 @@ async def test_a_box_that_a_later_record_explains_is_no_longer_doubled(
     """Until then it cannot be told from a second landing, and is named."""
     shows(stage, "shp_1", "shp_2")
     (first,) = await boxes(stage, BOX)
-    async with audited(stage):
-        await stage.reaches(first, "applied")
+    async with working_with_audit(stage):
+        await stage.await_state(first, "applied")
         assert await doubled(stage) == ["shp_2"]
         (second,) = await boxes(stage, BOX)
         stage.resolver.wake()
-        await stage.reaches(second, "applied")
+        await stage.await_state(second, "applied")
     assert effects(stage) == [("shp_1",), ("shp_2",)]
     assert await doubled(stage) == []

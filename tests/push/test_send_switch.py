@@ -34,7 +34,7 @@ def stopped(stage: Scene) -> Any:
 
 def shut(stage: Scene, answer: bytes) -> None:
     for path in (*LISTS, "/orders/ord_0/fulfill", "/inventory/adjust"):
-        stage.platform.says(path, answer)
+        stage.platform.respond(path, answer)
 
 
 CLOSING = {
@@ -58,41 +58,41 @@ async def test_whole_store_stops_within_one_request(name: str, narrow: Scene) ->
     planned = [await narrow.plan("fulfill", f"ord_{number}") for number in range(4)]
     planned += [await narrow.plan("adjust", "prod_1")]
     async with working(narrow):
-        await narrow.arrive(1)
+        await narrow.await_commands(1)
         for _ in range(3):
             await narrow.clock.asleep(PROBE_SECONDS)
             await narrow.pass_time(PROBE_SECONDS)
-            await narrow.quiet()
+            await narrow.run_pending()
         assert "everything" in stopped(narrow)
     assert {narrow.state(command) for command in planned} == {"planned"}
     assert len(narrow.server.commands) == 1
     assert narrow.column("failures", planned[0]) == 0
-    assert len(narrow.told("push.stopped")) == 1
+    assert len(narrow.logged("push.stopped")) == 1
 
 
 async def test_read_that_works_opens_the_store_again(narrow: Scene) -> None:
     shut(narrow, REFUSED)
     planned = [await narrow.plan("fulfill", f"ord_{number}") for number in range(3)]
     async with working(narrow):
-        await narrow.arrive(1)
-        narrow.platform.said.clear()
+        await narrow.await_commands(1)
+        narrow.platform.responses.clear()
         await narrow.clock.asleep(PROBE_SECONDS)
         await narrow.pass_time(PROBE_SECONDS - 1)
-        await narrow.arrive(1)
+        await narrow.await_commands(1)
         await narrow.pass_time(1)
         for command in planned:
-            await narrow.reaches(command, "applied")
+            await narrow.await_state(command, "applied")
         assert stopped(narrow) == {}
     assert len(narrow.server.commands) == 4
-    assert len(narrow.told("push.stopped")) == 1
-    assert len(narrow.told("push.resumed")) == 1
+    assert len(narrow.logged("push.stopped")) == 1
+    assert len(narrow.logged("push.resumed")) == 1
 
 
 async def test_probe_is_a_read_and_never_a_command(narrow: Scene) -> None:
     shut(narrow, REFUSED)
     await narrow.plan("fulfill", "ord_0")
     async with working(narrow):
-        await narrow.arrive(1)
+        await narrow.await_commands(1)
         await narrow.clock.asleep(PROBE_SECONDS)
         await narrow.pass_time(PROBE_SECONDS)
         await narrow.clock.asleep(PROBE_SECONDS)
@@ -102,32 +102,32 @@ async def test_probe_is_a_read_and_never_a_command(narrow: Scene) -> None:
 
 async def test_reads_may_work_while_the_write_does_not(narrow: Scene) -> None:
     """One request for every probe, one alert for the whole outage."""
-    narrow.platform.says("/orders/ord_0/fulfill", REFUSED)
+    narrow.platform.respond("/orders/ord_0/fulfill", REFUSED)
     command = await narrow.plan("fulfill", "ord_0")
     async with working(narrow):
         for requests in range(1, 5):
-            await narrow.arrive(requests)
+            await narrow.await_commands(requests)
             await narrow.clock.asleep(PROBE_SECONDS)
             if requests == 4:
-                narrow.platform.said.clear()
+                narrow.platform.responses.clear()
             await narrow.pass_time(PROBE_SECONDS)
-        await narrow.reaches(command, "applied")
+        await narrow.await_state(command, "applied")
     assert len(narrow.server.commands) == 5
-    assert len(narrow.told("push.stopped")) == 1
-    assert len(narrow.told("push.resumed")) == 1
+    assert len(narrow.logged("push.stopped")) == 1
+    assert len(narrow.logged("push.resumed")) == 1
 
 
 async def test_missing_scope_stops_its_kind_alone(narrow: Scene) -> None:
-    narrow.platform.says("/inventory/adjust", problem(403, "INSUFFICIENT_SCOPE"))
+    narrow.platform.respond("/inventory/adjust", problem(403, "INSUFFICIENT_SCOPE"))
     stuck = [await narrow.plan("adjust", f"prod_{number}") for number in range(3)]
     async with working(narrow):
-        await narrow.arrive(1)
+        await narrow.await_commands(1)
         assert list(stopped(narrow)) == ["adjust"]
         others = [await narrow.plan("fulfill", "ord_1")]
         others += [await narrow.plan("cancel", "ord_2")]
         narrow.dispatcher.wake()
         for command in others:
-            await narrow.reaches(command, "applied")
+            await narrow.await_state(command, "applied")
         assert len(narrow.server.of("POST", "/inventory/adjust")) == 1
         assert list(stopped(narrow)) == ["adjust"]
     assert {narrow.state(command) for command in stuck} == {"planned"}
@@ -139,11 +139,11 @@ async def test_commands_under_way_when_it_closes_are_still_recorded(
     async with scene(database, Push(concurrency=8)) as stage:
         refused = await stage.plan("fulfill", "ord_0")
         others = [await stage.plan("fulfill", f"ord_{n}") for n in range(1, 8)]
-        stage.platform.says("/orders/ord_0/fulfill", REFUSED)
+        stage.platform.respond("/orders/ord_0/fulfill", REFUSED)
         async with working(stage):
             for command in others:
-                await stage.reaches(command, "applied")
-            await stage.quiet()
+                await stage.await_state(command, "applied")
+            await stage.run_pending()
         assert stage.state(refused) == "planned"
         assert len(stage.server.commands) == 8
 
@@ -154,21 +154,21 @@ THROTTLED = message(429, b'{"code":"RATE_LIMITED"}', Retry_After="7")
 async def test_a_throttled_store_waits_as_long_as_the_platform_says(
     narrow: Scene,
 ) -> None:
-    narrow.platform.says("/orders/ord_0/fulfill", THROTTLED)
+    narrow.platform.respond("/orders/ord_0/fulfill", THROTTLED)
     planned = [await narrow.plan("fulfill", f"ord_{number}") for number in range(3)]
     async with working(narrow):
-        await narrow.arrive(1)
-        narrow.platform.said.clear()
+        await narrow.await_commands(1)
+        narrow.platform.responses.clear()
         await narrow.clock.asleep(7.0)
         await narrow.pass_time(6.9)
-        await narrow.arrive(1)
+        await narrow.await_commands(1)
         for command in planned:
             while narrow.state(command) != "applied":
                 await narrow.pass_time(0.25)
-                await narrow.quiet()
+                await narrow.run_pending()
     assert narrow.column("failures", planned[0]) == 0
     assert narrow.attempts(planned[0])[0] == (1, "throttled", 429, 1)
-    assert narrow.told("push.stopped") == []
+    assert narrow.logged("push.stopped") == []
 
 
 async def test_a_throttled_store_waits_until_the_date_the_platform_says(
@@ -176,39 +176,39 @@ async def test_a_throttled_store_waits_until_the_date_the_platform_says(
 ) -> None:
     times = {"Date": "Mon, 01 Jan 2001 00:00:00 GMT"}
     times["Retry_After"] = "Mon, 01 Jan 2001 00:05:00 GMT"
-    narrow.platform.says("/orders/ord_0/fulfill", message(429, b"{}", **times))
+    narrow.platform.respond("/orders/ord_0/fulfill", message(429, b"{}", **times))
     command = await narrow.plan("fulfill", "ord_0")
     async with working(narrow):
-        await narrow.arrive(1)
+        await narrow.await_commands(1)
         await narrow.pass_time(299)
-        await narrow.arrive(1)
-        narrow.platform.said.clear()
+        await narrow.await_commands(1)
+        narrow.platform.responses.clear()
         await narrow.pass_time(1.25)
-        await narrow.reaches(command, "applied")
+        await narrow.await_state(command, "applied")
 
 
 @pytest.mark.parametrize("wait", ["", "soon", "0"])
 async def test_throttled_without_a_usable_wait_rests_a_second(
     wait: str, narrow: Scene
 ) -> None:
-    narrow.platform.says("/orders/ord_0/fulfill", message(429, Retry_After=wait))
+    narrow.platform.respond("/orders/ord_0/fulfill", message(429, Retry_After=wait))
     command = await narrow.plan("fulfill", "ord_0")
     async with working(narrow):
-        await narrow.arrive(1)
-        narrow.platform.said.clear()
+        await narrow.await_commands(1)
+        narrow.platform.responses.clear()
         await narrow.pass_time(0.9)
-        await narrow.arrive(1)
+        await narrow.await_commands(1)
         await narrow.pass_time(0.35)
-        await narrow.reaches(command, "applied")
+        await narrow.await_state(command, "applied")
 
 
 @pytest.mark.parametrize("wait", ["9" * 400, "99999999999999"], ids=["400", "14"])
 async def test_absurd_wait_is_a_minute_and_no_error(wait: str, narrow: Scene) -> None:
-    narrow.platform.says("/orders/ord_0/fulfill", message(429, Retry_After=wait))
+    narrow.platform.respond("/orders/ord_0/fulfill", message(429, Retry_After=wait))
     command = await narrow.plan("fulfill", "ord_0")
     async with working(narrow):
-        await narrow.arrive(1)
-        narrow.platform.said.clear()
+        await narrow.await_commands(1)
+        narrow.platform.responses.clear()
         await narrow.clock.asleep(60.0)
         await narrow.pass_time(61)
-        await narrow.reaches(command, "applied")
+        await narrow.await_state(command, "applied")

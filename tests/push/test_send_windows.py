@@ -12,7 +12,7 @@ from backhaul.push.history_audit import CLOCK_SECONDS
 from backhaul.push.send_windows import JOBS, SendWindows
 from backhaul.settings import Push
 from scenes.clock import VirtualClock
-from scenes.pushing import Scene, audited, scene, working
+from scenes.pushing import Scene, scene, working, working_with_audit
 from scenes.scripted_platform import message
 from scenes.stock_history import HISTORY, history
 from scenes.waiting import until
@@ -33,11 +33,11 @@ async def test_no_command_is_sent_before_its_send_window_opens(strict: Scene) ->
     planned = {kind: await strict.plan(kind, f"{kind}_1") for kind in KINDS}
     async with working(strict):
         await strict.pass_time(3_600)
-        await strict.arrive(0)
+        await strict.await_commands(0)
         for number, kind in enumerate(KINDS, start=1):
-            strict.open(kind)
-            await strict.reaches(planned[kind], "applied")
-            await strict.arrive(number)
+            strict.open_window(kind)
+            await strict.await_state(planned[kind], "applied")
+            await strict.await_commands(number)
 
 
 async def test_a_command_planned_after_the_opening_waits_for_the_next(
@@ -45,26 +45,26 @@ async def test_a_command_planned_after_the_opening_waits_for_the_next(
 ) -> None:
     before = await strict.plan("fulfill", "ord_1")
     async with working(strict):
-        strict.open("fulfill")
-        await strict.reaches(before, "applied")
+        strict.open_window("fulfill")
+        await strict.await_state(before, "applied")
         await strict.pass_time(1)
         after = await strict.plan("fulfill", "ord_2")
         await strict.pass_time(3_600)
-        await strict.arrive(1)
-        strict.open("fulfill")
-        await strict.reaches(after, "applied")
+        await strict.await_commands(1)
+        strict.open_window("fulfill")
+        await strict.await_state(after, "applied")
 
 
 async def test_retry_does_not_wait_for_the_next_opening(strict: Scene) -> None:
-    strict.platform.says("/orders/ord_1/fulfill", message(429, Retry_After="60"))
+    strict.platform.respond("/orders/ord_1/fulfill", message(429, Retry_After="60"))
     command = await strict.plan("fulfill", "ord_1")
     async with working(strict):
-        strict.open("fulfill")
-        await strict.arrive(1)
-        strict.platform.said.clear()
+        strict.open_window("fulfill")
+        await strict.await_commands(1)
+        strict.platform.responses.clear()
         await strict.clock.asleep(60.0)
         await strict.pass_time(61)
-        await strict.reaches(command, "applied")
+        await strict.await_state(command, "applied")
 
 
 def test_eager_send_windows_are_always_open() -> None:
@@ -129,39 +129,39 @@ def test_an_uncertain_command_waits_while_its_job_is_paused_or_disabled(
 async def set_back(stage: Scene, seconds: float) -> None:
     """Set the clock back, and wait until that was noticed and made up for."""
     await until(lambda: not stage.dispatcher.state()["stopped"], "the start is over")
-    await stage.quiet()
+    await stage.run_pending()
     stage.clock.set_back(seconds)
     await stage.pass_time(CLOCK_SECONDS)
-    await until(lambda: stage.told("audit.clock"), "it is noticed")
+    await until(lambda: stage.logged("audit.clock"), "it is noticed")
     await until(lambda: not stage.dispatcher.state()["stopped"], "the fence is down")
 
 
 async def test_a_clock_set_back_keeps_no_command_behind_its_send_window(
     strict: Scene,
 ) -> None:
-    strict.platform.says(HISTORY, history())
+    strict.platform.respond(HISTORY, history())
     command = await strict.plan("fulfill", "ord_1")
-    async with audited(strict):
+    async with working_with_audit(strict):
         await set_back(strict, 86_400)
-        strict.open("fulfill")
-        await strict.reaches(command, "applied")
+        strict.open_window("fulfill")
+        await strict.await_state(command, "applied")
 
 
 async def test_a_retry_waits_no_longer_for_a_clock_set_back(stage: Scene) -> None:
     throttled = message(429, Retry_After="200")
-    stage.platform.says(HISTORY, history())
-    stage.platform.says("/orders/ord_1/fulfill", throttled)
+    stage.platform.respond(HISTORY, history())
+    stage.platform.respond("/orders/ord_1/fulfill", throttled)
     command = await stage.plan("fulfill", "ord_1")
-    async with audited(stage):
-        await stage.arrive(1)
+    async with working_with_audit(stage):
+        await stage.await_commands(1)
         await until(lambda: stage.state(command) == "planned", "it waits")
-        stage.platform.says("/orders/ord_1/fulfill", message(500))
+        stage.platform.respond("/orders/ord_1/fulfill", message(500))
         stage.clock.set_back(300)
         await stage.pass_time(200)
-        await until(lambda: stage.told("audit.clock"), "it is noticed")
+        await until(lambda: stage.logged("audit.clock"), "it is noticed")
         for _ in range(10):
             await stage.pass_time(1)
-            await stage.quiet()
+            await stage.run_pending()
         assert len(stage.server.commands) > 1
 
 

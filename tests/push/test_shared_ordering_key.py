@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul.store.commands import Decision
 from scenes import payloads
-from scenes.pushing import HELD_SECONDS, scene, working
+from scenes.pushing import DELAYED_SECONDS, scene, working
 from scenes.scripted_platform import document, message
 from scenes.stored import rows_of
-from scenes.uncertain_commands import looks
+from scenes.uncertain_commands import check_results
 
 if TYPE_CHECKING:
     from backhaul.store import Place
@@ -62,10 +62,10 @@ async def settle(stage: Scene, *commands: str) -> None:
 async def two_given_up(stage: Scene) -> list[str]:
     """Return two boxes of one order that nothing could be read of."""
     await stage.fold(shown())
-    stage.platform.says(FULFILL, message(500))
+    stage.platform.respond(FULFILL, message(500))
     boxes = [await stage.plan("fulfill", "ord_1", **BOX) for _ in range(2)]
     for box in boxes:
-        await stage.parks(box)
+        await stage.await_parked(box)
     return boxes
 
 
@@ -73,10 +73,10 @@ async def test_one_parcel_is_not_the_proof_of_two_commands(stage: Scene) -> None
     async with working(stage):
         first, second = await two_given_up(stage)
         there = document({"data": shown("shp_1", at=50)})
-        stage.platform.says(ORDER, Together(there))
+        stage.platform.respond(ORDER, Together(there))
         await settle(stage, first, second)
-        await stage.reaches(first, "applied")
-        await stage.parks(second)
+        await stage.await_state(first, "applied")
+        await stage.await_parked(second)
     assert effects(stage) == [("applied", "shp_1"), ("parked", None)]
     assert "but not for how many parcels" in stage.reason(second)
 
@@ -85,12 +85,12 @@ async def test_each_of_two_parcels_is_the_proof_of_one_command(stage: Scene) -> 
     both = shown("shp_1", "shp_2", at=50)
     async with working(stage):
         boxes = await two_given_up(stage)
-        stage.platform.says(ORDER, Together(document({"data": both})))
+        stage.platform.respond(ORDER, Together(document({"data": both})))
         await settle(stage, *boxes)
         for box in boxes:
-            await stage.reaches(box, "applied")
+            await stage.await_state(box, "applied")
     assert effects(stage) == [("applied", "shp_1"), ("applied", "shp_2")]
-    assert stage.told("command.doubled") == []
+    assert stage.logged("command.doubled") == []
 
 
 async def test_no_check_runs_while_another_command_of_the_lane_is_sent(
@@ -104,20 +104,20 @@ async def test_no_check_runs_while_another_command_of_the_lane_is_sent(
         await answers.wait()
         await connection.send(landed)
 
-    async with scene(database, patience_seconds=HELD_SECONDS) as stage:
+    async with scene(database, patience_seconds=DELAYED_SECONDS) as stage:
         await stage.fold(shown())
-        stage.platform.says(FULFILL, message(500), slow)
+        stage.platform.respond(FULFILL, message(500), slow)
         first = await stage.plan("fulfill", "ord_1", **BOX)
         second = await stage.plan("fulfill", "ord_1", **BOX)
         async with working(stage):
-            await stage.parks(first)
-            await stage.reaches(second, "sending")
-            before = looks(stage, first)
-            stage.platform.says(ORDER, landed)
+            await stage.await_parked(first)
+            await stage.await_state(second, "sending")
+            before = check_results(stage, first)
+            stage.platform.respond(ORDER, landed)
             await settle(stage, first)
-            await stage.quiet()
-            assert looks(stage, first) == before
+            await stage.run_pending()
+            assert check_results(stage, first) == before
             answers.set()
-            await stage.reaches(second, "applied")
-            await stage.parks(first)
+            await stage.await_state(second, "applied")
+            await stage.await_parked(first)
         assert effects(stage) == [("parked", None), ("applied", "shp_1")]

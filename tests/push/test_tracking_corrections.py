@@ -69,11 +69,11 @@ async def test_a_store_that_accepts_it_has_the_number_and_ships_nothing(
     stage: Scene,
 ) -> None:
     command = await correct(stage)
-    stage.platform.says(ORDER, shown(1))
-    stage.platform.says(FULFILL, shown(2, 2, "JD1", "JD2"))
+    stage.platform.respond(ORDER, shown(1))
+    stage.platform.respond(FULFILL, shown(2, 2, "JD1", "JD2"))
     async with working(stage):
-        await stage.reaches(command, "applied")
-    assert stage.bodies() == [{"trackingCompany": "DHL", "trackingNumber": "JD2"}]
+        await stage.await_state(command, "applied")
+    assert stage.sent_bodies() == [{"trackingCompany": "DHL", "trackingNumber": "JD2"}]
     assert stage.column("effect_id", command) == "shp_JD2"
     audit = rows_of(stage.place, "audit", "who", "action")
     assert audit == [("otto", "quarantine correct")]
@@ -82,10 +82,10 @@ async def test_a_store_that_accepts_it_has_the_number_and_ships_nothing(
 
 async def test_a_refusal_of_the_store_is_reported_in_plain_words(stage: Scene) -> None:
     command = await correct(stage)
-    stage.platform.says(ORDER, shown(1))
-    stage.platform.says(FULFILL, problem(409, "ORDER_ALREADY_FULFILLED"))
+    stage.platform.respond(ORDER, shown(1))
+    stage.platform.respond(FULFILL, problem(409, "ORDER_ALREADY_FULFILLED"))
     async with working(stage):
-        await stage.reaches(command, "rejected")
+        await stage.await_state(command, "rejected")
     assert stage.reason(command).endswith(REFUSED)
     assert len(stage.server.commands) == 1
 
@@ -98,9 +98,9 @@ async def test_nothing_is_sent_where_the_order_has_open_units_again(
 ) -> None:
     """The mirror shows it whole; the store, read just before, does not."""
     command = await correct(stage)
-    stage.platform.says(ORDER, seen)
+    stage.platform.respond(ORDER, seen)
     async with working(stage):
-        await stage.reaches(command, "rejected")
+        await stage.await_state(command, "rejected")
     assert stage.server.commands == []
     assert "nothing was sent" in stage.reason(command).lower()
 
@@ -112,20 +112,20 @@ async def test_nothing_is_sent_where_the_mirror_shows_open_units_by_then(
     line = payloads.item(quantity=3, fulfilledQuantity=2)
     await stage.fold({**order(2), "items": [line]})
     async with working(stage):
-        await stage.reaches(command, "rejected")
+        await stage.await_state(command, "rejected")
     assert stage.server.commands == []
 
 
 async def test_nothing_is_sent_while_the_order_cannot_be_read(stage: Scene) -> None:
     command = await correct(stage)
-    stage.platform.says(ORDER, message(503), shown(1))
-    stage.platform.says(FULFILL, shown(2, 2, "JD1", "JD2"))
+    stage.platform.respond(ORDER, message(503), shown(1))
+    stage.platform.respond(FULFILL, shown(2, 2, "JD1", "JD2"))
     async with working(stage):
-        await stage.quiet()
+        await stage.run_pending()
         assert stage.server.commands == []
         while stage.state(command) != "applied":
             await stage.pass_time(5)
-            await stage.quiet()
+            await stage.run_pending()
     assert len(stage.server.commands) == 1
 
 
@@ -133,13 +133,13 @@ async def test_a_correction_with_a_lost_answer_is_looked_up_and_not_sent_twice(
     stage: Scene,
 ) -> None:
     command = await correct(stage)
-    stage.platform.says(ORDER, shown(1), shown(2, 2, "JD1", "JD2"))
-    stage.platform.says(FULFILL, message(502))
+    stage.platform.respond(ORDER, shown(1), shown(2, 2, "JD1", "JD2"))
+    stage.platform.respond(FULFILL, message(502))
     async with working(stage):
         while stage.state(command) != "applied":
             await stage.pass_time(60)
-            await stage.quiet()
-    assert "502" in stage.answered(command)
+            await stage.run_pending()
+    assert "502" in stage.first_attempt_reason(command)
     assert len(stage.server.commands) == 1
 
 

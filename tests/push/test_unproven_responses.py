@@ -14,10 +14,10 @@ from scenes import payloads
 from scenes.pushing import (
     LONGEST_ANSWER,
     Answer,
-    Broken,
+    BrokenTransport,
     Scene,
-    applied,
-    ordered,
+    applied_response,
+    order_after,
     scene,
     working,
 )
@@ -39,7 +39,7 @@ def body(content: bytes) -> bytes:
 
 
 def cut(request: Request) -> bytes:
-    return applied(request)[:-10]
+    return applied_response(request)[:-10]
 
 
 def closing(data: bytes) -> Behave:
@@ -95,12 +95,12 @@ LIES: dict[str, Answer] = {
 async def test_an_impossible_answer_is_parked_for_an_operator(
     name: str, kind: str, stage: Scene
 ) -> None:
-    stage.platform.says(PATHS[kind], LIES[name])
+    stage.platform.respond(PATHS[kind], LIES[name])
     command = await stage.plan(kind, "prod_1" if kind == "adjust" else "ord_1")
     async with working(stage):
-        await stage.parks(command)
+        await stage.await_parked(command)
         await stage.pass_time(86_400)
-        await stage.quiet()
+        await stage.run_pending()
     assert len(stage.server.commands) == 1
     assert stage.attempts(command)[0][:2] == (1, "uncertain")
     assert stage.reason(command)
@@ -108,7 +108,7 @@ async def test_an_impossible_answer_is_parked_for_an_operator(
 
 def other(kind: str, **members: Any) -> bytes:
     asked = {"trackingCompany": "BlueDart", "trackingNumber": "BD1", "restock": True}
-    return document({"data": ordered("ord_1", kind, asked) | members})
+    return document({"data": order_after("ord_1", kind, asked) | members})
 
 
 TRUE: dict[str, Any] = {"adjustmentId": "adj_1", "productId": "prod_1", "levels": []}
@@ -138,23 +138,23 @@ HALF_TRUE = [
 async def test_answer_about_something_else_is_parked(
     kind: str, answer: bytes, stage: Scene
 ) -> None:
-    stage.platform.says(PATHS[kind], answer)
+    stage.platform.respond(PATHS[kind], answer)
     command = await stage.plan(kind, "prod_1" if kind == "adjust" else "ord_1")
     async with working(stage):
-        await stage.parks(command)
-    assert stage.answered(command).startswith("200, but ")
+        await stage.await_parked(command)
+    assert stage.first_attempt_reason(command).startswith("200, but ")
     assert len(stage.server.commands) == 1
 
 
 async def test_doubled_member_counts_by_its_last_value(stage: Scene) -> None:
-    order = json.dumps(ordered("ord_1", "fulfill", {"trackingCompany": "BlueDart"}))
+    order = json.dumps(order_after("ord_1", "fulfill", {"trackingCompany": "BlueDart"}))
     doubled = order[:-1] + ',"id":"ord_2"}'
-    stage.platform.says(PATHS["fulfill"], body(doubled.encode()))
+    stage.platform.respond(PATHS["fulfill"], body(doubled.encode()))
     command = await stage.plan("fulfill", "ord_1", tracking_number=None)
     async with working(stage):
-        await stage.parks(command)
+        await stage.await_parked(command)
     said = "about order ord_2, and the command is about order ord_1"
-    assert said in stage.answered(command)
+    assert said in stage.first_attempt_reason(command)
 
 
 @pytest.mark.parametrize("status", [200, 201, 202])
@@ -162,20 +162,20 @@ async def test_doubled_member_counts_by_its_last_value(stage: Scene) -> None:
 async def test_true_answer_counts_in_every_shape(
     answer: dict[str, Any], status: int, stage: Scene
 ) -> None:
-    stage.platform.says(PATHS["adjust"], document(answer, status))
+    stage.platform.respond(PATHS["adjust"], document(answer, status))
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
 
 
 async def test_huge_numbers_in_the_proof_are_stored_without_an_error(
     stage: Scene,
 ) -> None:
     levels = [{"variantId": "var_1", "stock": 10**40}]
-    stage.platform.says(PATHS["adjust"], adjusted(levels=levels))
+    stage.platform.respond(PATHS["adjust"], adjusted(levels=levels))
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
     assert str(10**40) in stage.column("evidence", command)
 
 
@@ -184,13 +184,13 @@ async def test_huge_numbers_in_the_proof_are_stored_without_an_error(
 async def test_an_unclassified_failure_leaves_it_uncertain_and_ends_nothing(
     database: Place, error: Exception
 ) -> None:
-    broken = Broken(error)
+    broken = BrokenTransport(error)
     async with scene(database, http=broken) as stage, working(stage):
         command = await stage.plan("adjust", "prod_1")
-        await stage.reaches(command, "uncertain")
+        await stage.await_state(command, "uncertain")
         await stage.pass_time(3_600)
         other = await stage.plan("fulfill", "ord_1")
         stage.dispatcher.wake()
-        await stage.reaches(other, "uncertain")
-    assert type(error).__name__ in stage.answered(command)
-    assert broken.asked == 2
+        await stage.await_state(other, "uncertain")
+    assert type(error).__name__ in stage.first_attempt_reason(command)
+    assert broken.requests == 2

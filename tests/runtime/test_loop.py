@@ -16,7 +16,7 @@ from backhaul.runtime.loop import (
     seconds_until,
 )
 from scenes.clock import START, RunningClock, VirtualClock, settle_down
-from scenes.pushing import killed
+from scenes.pushing import cancel_task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ async def test_a_loop_works_at_the_start_or_after_a_wake(
     worker.loop.wake()
     await settle_down()
     assert [before, worker.runs] == runs
-    await killed(running)
+    await cancel_task(running)
 
 
 async def test_a_wake_before_the_start_is_not_lost(clock: VirtualClock) -> None:
@@ -73,7 +73,7 @@ async def test_a_wake_before_the_start_is_not_lost(clock: VirtualClock) -> None:
     running = worker.start()
     await settle_down()
     assert worker.runs == 1
-    await killed(running)
+    await cancel_task(running)
 
 
 async def test_a_wake_during_the_work_makes_it_work_again(clock: VirtualClock) -> None:
@@ -90,7 +90,7 @@ async def test_a_wake_during_the_work_makes_it_work_again(clock: VirtualClock) -
     await settle_down()
     assert runs == 2
     assert not loop.is_woken
-    await killed(running)
+    await cancel_task(running)
 
 
 async def test_a_loop_rests_by_the_clock_until_it_is_woken_or_due(
@@ -106,7 +106,7 @@ async def test_a_loop_rests_by_the_clock_until_it_is_woken_or_due(
     worker.loop.wake()
     await settle_down()
     assert worker.runs == 3
-    await killed(running)
+    await cancel_task(running)
 
 
 async def test_work_that_has_more_is_done_again_and_lets_others_run(
@@ -116,7 +116,7 @@ async def test_work_that_has_more_is_done_again_and_lets_others_run(
     running = worker.start()
     await settle_down()
     assert worker.runs > 1
-    await killed(running)
+    await cancel_task(running)
     assert worker.runs < 1_000
 
 
@@ -132,7 +132,7 @@ async def test_a_busy_database_is_retried_after_a_pause_that_no_wake_shortens(
     assert (worker.runs, worker.refused) == (1, [BUSY])
     await clock.advance(BUSY_SECONDS)
     assert worker.runs >= 2
-    await killed(running)
+    await cancel_task(running)
 
 
 async def test_a_stop_lets_the_work_end(clock: VirtualClock) -> None:

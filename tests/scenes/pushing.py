@@ -1,4 +1,4 @@
-"""A dispatcher at work: a real store, a real server, and a clock of the test's own."""
+"""A running dispatcher with a real store, a scripted platform and a virtual clock."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ if TYPE_CHECKING:
 
 API_KEY = "svc_live_dispatcher0123456789"
 PATIENCE_SECONDS = 2.0
-HELD_SECONDS = 30.0
-"""How long an answer is waited for that a test holds back: machines are slow."""
+DELAYED_SECONDS = 30.0
+"""The client's timeout in tests that delay a response: machines are slow."""
 LONGEST_ANSWER = 100_000
 _KEYS = count(1)
 
 Answer: TypeAlias = "bytes | Behave"
 
 
-def applied(request: Request) -> bytes:
-    """Answer a command as the platform does when it takes it."""
+def applied_response(request: Request) -> bytes:
+    """Return the response with which the platform accepts a command."""
     asked = request.json()
     if request.path == "/inventory/adjust":
         level = {"variantId": asked.get("variantId"), "stock": 1}
         done = {"adjustmentId": "adj_1", "productId": asked["productId"]}
         return document({"data": done | {"levels": [level]}})
     _, _, order, kind = request.path.split("/")
-    return document({"data": ordered(order, kind, asked)})
+    return document({"data": order_after(order, kind, asked)})
 
 
-def ordered(id_: str, kind: str, asked: dict[str, Any]) -> payloads.Document:
-    """Return the order as a command of this kind leaves it."""
+def order_after(id_: str, kind: str, asked: dict[str, Any]) -> payloads.Document:
+    """Return the order as it is after a command of this kind."""
     if kind == "cancel":
         restocked = {"restocked": asked["restock"]}
         when = {"cancelledAt": payloads.instant(50)}
@@ -84,15 +84,15 @@ def ordered(id_: str, kind: str, asked: dict[str, Any]) -> payloads.Document:
 
 @dataclass(slots=True)
 class Platform:
-    """Says by path what a test wants said, one after the other, the last for ever.
+    """Gives each path its scripted responses in turn, and repeats the last one.
 
-    Without a script a command is taken, a list is empty and any object is 404.
+    Without a script it accepts commands, lists are empty, and an object is a 404.
     """
 
-    said: dict[str, list[Answer]] = field(default_factory=dict)
+    responses: dict[str, list[Answer]] = field(default_factory=dict)
 
-    def says(self, path: str, *answers: Answer) -> None:
-        self.said[path] = list(answers)
+    def respond(self, path: str, *answers: Answer) -> None:
+        self.responses[path] = list(answers)
 
     async def __call__(self, request: Request, connection: Connection) -> None:
         answer = self._answer(request)
@@ -102,11 +102,11 @@ class Platform:
             await answer(request, connection)
 
     def _answer(self, request: Request) -> Answer:
-        script = self.said.get(request.path)
+        script = self.responses.get(request.path)
         if script:
             return script.pop(0) if len(script) > 1 else script[0]
         if request.method == "POST":
-            return applied(request)
+            return applied_response(request)
         if request.path in LISTS:
             return document({"data": []})
         return document({"code": "NOT_FOUND"}, 404)
@@ -114,7 +114,7 @@ class Platform:
 
 @dataclass(slots=True)
 class Scene:
-    """What a test of sending needs at hand."""
+    """The parts of the daemon that send commands, and what tests read of them."""
 
     place: Place
     store: Store
@@ -127,14 +127,14 @@ class Scene:
     dialect: Dialect
     log: list[tuple[str, str]]
     reports: list[tuple[str, str]]
-    """Each job whose end was reported, with what it said."""
+    """Each job that reported its end, with its result."""
 
     async def plan(self, kind: str, target: str, **members: Any) -> str:
         """Plan a command as a connector's record does; return its id."""
         return await self.plan_as(f"{next(_KEYS):032x}", kind, target, **members)
 
     async def plan_as(self, id_: str, kind: str, target: str, **members: Any) -> str:
-        """Plan a command with an id of the test's own."""
+        """Plan a command with the given id."""
         lane = f"{'product' if kind == 'adjust' else 'order'}:{target}"
         payload = PAYLOADS[kind] | members
         command = NewCommand(id_, kind, target, lane, payload)
@@ -158,33 +158,36 @@ class Scene:
         found = rows_of(self.place, "attempts", *columns, command_id=command)
         return sorted((*seen, finished is not None) for *seen, finished in found)
 
-    async def reaches(self, command: str, state: str) -> None:
+    async def await_state(self, command: str, state: str) -> None:
         await until(lambda: self.state(command) == state, f"{command} is {state}")
 
-    async def parks(self, command: str) -> None:
-        """Let all looks pass, in a platform that shows nothing to go by."""
-        doubts = {"uncertain", "parked"}
-        await until(lambda: self.state(command) in doubts, f"{command} is in doubt")
+    async def await_parked(self, command: str) -> None:
+        """Let time pass until the command is parked because no check found evidence."""
+
+        unresolved = {"uncertain", "parked"}
+        await until(
+            lambda: self.state(command) in unresolved, f"{command} is uncertain"
+        )
         while self.state(command) != "parked":
             await self.pass_time(60)
-            await self.quiet()
+            await self.run_pending()
 
-    def answered(self, command: str) -> str:
-        """Return what the first attempt met, in words."""
+    def first_attempt_reason(self, command: str) -> str:
+        """Return the reason that is stored for the first attempt."""
         return str(values_of(self.place, "attempts", "reason", command_id=command)[0])
 
-    def open(self, kind: str) -> None:
-        """Open a gate now, as its job does."""
+    def open_window(self, kind: str) -> None:
+        """Open the send window of a kind now, as the job does."""
         self.dispatcher.open(kind, to_text(self.clock.now()))
 
-    async def arrive(self, number: int) -> None:
-        """Wait until so many commands have arrived, and show that no more come."""
+    async def await_commands(self, number: int) -> None:
+        """Wait until the platform received this many commands, and no more follow."""
         await until(lambda: len(self.server.commands) >= number, f"{number} commands")
-        await self.quiet()
+        await self.run_pending()
         assert len(self.server.commands) == number
 
-    async def quiet(self) -> None:
-        """Let the dispatcher look twice more: what it would send is on its way."""
+    async def run_pending(self) -> None:
+        """Let the dispatcher poll twice, so that it sends whatever it can send now."""
         for _ in range(2):
             self.dispatcher.wake()
             await settle_down()
@@ -197,25 +200,25 @@ class Scene:
         self.resolver.wake()
 
     async def fold(self, order: payloads.Document) -> None:
-        """Let the platform's news of an order come in."""
+        """Receive and fold an `orders/updated` webhook."""
         assert await take(self.store, payloads.envelope("orders/updated", order)) == []
         self.dispatcher.wake()
 
-    def told(self, action: str) -> list[str]:
+    def logged(self, action: str) -> list[str]:
         return [text for said, text in self.log if said == action]
 
-    def bodies(self) -> list[dict[str, Any]]:
+    def sent_bodies(self) -> list[dict[str, Any]]:
         return [json.loads(request.body) for request in self.server.commands]
 
 
-class Broken(httpx.AsyncBaseTransport):
-    """Fails as no HTTP library should."""
+class BrokenTransport(httpx.AsyncBaseTransport):
+    """An HTTP transport that raises an exception for each request."""
 
     def __init__(self, error: Exception) -> None:
-        self.error, self.asked = error, 0
+        self.error, self.requests = error, 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self.asked += request.method == "POST"
+        self.requests += request.method == "POST"
         raise self.error
 
 
@@ -233,15 +236,15 @@ async def scene(
     url: str = "",
     http: httpx.AsyncBaseTransport | None = None,
     keyed: bool = False,
-    rehearsed: Sequence[str] = (),
+    dry_run: Sequence[str] = (),
     start: datetime = START,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> AsyncIterator[Scene]:
     """Set everything up; nothing is sent before `working`.
 
-    `keyed`: the platform is known to take each Idempotency-Key once. `rehearsed`: the
-    connectors whose commands are held back in a dry run. `start`: the clock's time.
-    `patience_seconds`: how long an answer is waited for, by the machine's clock.
+    `keyed`: the platform supports idempotency keys. `dry_run`: the connectors whose
+    commands are planned and not sent. `start`: the clock's time. `patience_seconds`:
+    the timeout of a request, by the machine's clock.
     """
     platform, clock, log = Platform(), VirtualClock(start), list[tuple[str, str]]()
     sink = logger.add(lambda m: log.append(_line(m)), level="TRACE")
@@ -257,13 +260,13 @@ async def scene(
         transport = Transport(address, API_KEY, limits, clock, http, signals)
         client, dialect = PlatformClient(transport), Dialect()
         switch, push = SendSwitch(context, client), push or Push()
-        commands = DryRunCommands(store.commands, rehearsed, dialect)
+        commands = DryRunCommands(store.commands, dry_run, dialect)
         dispatcher = Dispatcher(
             context, commands, store.uncertain, client, dialect, push, switch
         )
         idempotency = IdempotencySupport("main", client, store.kv, clock)
         if keyed:
-            platform.says("/store", document({"data": {"features": [KEYED_ONCE]}}))
+            platform.respond("/store", document({"data": {"features": [KEYED_ONCE]}}))
             await idempotency.record(StoreFacts(features=(KEYED_ONCE,)))
         honoured = idempotency.is_honoured
         replay = KeyedResend(client, switch, dispatcher.windows, honoured)
@@ -294,23 +297,23 @@ def _line(message: Any) -> tuple[str, str]:
 
 @asynccontextmanager
 async def working(stage: Scene) -> AsyncIterator[None]:
-    """Run the dispatcher; at the end it is stopped as a signal stops it."""
+    """Run the dispatcher and the resolver; stop the dispatcher as a signal does."""
     task = asyncio.ensure_future(stage.dispatcher.run())
-    looking = asyncio.ensure_future(kept(stage.resolver.run))
+    resolving = asyncio.ensure_future(rerun_while_busy(stage.resolver.run))
     try:
         yield
     finally:
-        await killed(looking)
+        await cancel_task(resolving)
         stage.dispatcher.stop()
         done, _ = await asyncio.wait([task], timeout=5)
         if not done:
-            await killed(task)
+            await cancel_task(task)
             raise AssertionError("the dispatcher did not stop")
         await task
 
 
-async def kept(run: Callable[[], Awaitable[None]]) -> None:
-    """Run again what a locked database ended, as the daemon does."""
+async def rerun_while_busy(run: Callable[[], Awaitable[None]]) -> None:
+    """Run a loop, and run it again if a locked database ends it, as the daemon does."""
     while True:
         with suppress(Busy):
             await run()
@@ -318,19 +321,19 @@ async def kept(run: Callable[[], Awaitable[None]]) -> None:
 
 
 @asynccontextmanager
-async def audited(stage: Scene) -> AsyncIterator[None]:
-    """Run the auditor beside the dispatcher, behind the fence of a start."""
+async def working_with_audit(stage: Scene) -> AsyncIterator[None]:
+    """Run the auditor and the dispatcher; commands are on hold until the audit ends."""
     stage.auditor.hold_for_audit()
-    auditing = asyncio.ensure_future(kept(stage.auditor.run))
+    auditing = asyncio.ensure_future(rerun_while_busy(stage.auditor.run))
     try:
         async with working(stage):
             yield
     finally:
-        await killed(auditing)
+        await cancel_task(auditing)
 
 
-async def killed(task: asyncio.Future[None]) -> None:
-    """End a task where it stands, as a dead process would."""
+async def cancel_task(task: asyncio.Future[None]) -> None:
+    """Cancel a task wherever it is, as the end of a process would."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

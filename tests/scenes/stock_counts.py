@@ -1,4 +1,4 @@
-"""A back office that counts, beside a real platform that sells: targets at work."""
+"""Stock counts of a back office, and a platform that sells meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from backhaul_reference.platform.state.webhook_outbox import TOPICS
 from backhaul_sdk import StockAdjustment, StockLevel
 from faults.capturing import become
 from scenes.databases import started_store
-from scenes.pushing import killed
+from scenes.pushing import cancel_task
 from scenes.reference_shop import cart, open_shop
 from scenes.stored import rows_of, value_of
 from scenes.waiting import until
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 STORE = "main"
 ERP = "erp"
 Counts: TypeAlias = "Mapping[str, Mapping[str, Any]]"
-"""How the counts of each connector are meant."""
-SOON = {"check_after": ["0s", "100ms", "200ms"]}
+"""The setting `counts` of each connector."""
+EARLY_CHECKS = {"check_after": ["0s", "100ms", "200ms"]}
 _KEYS = count(1)
 
 
@@ -61,26 +61,29 @@ def now() -> str:
 
 
 @dataclass(slots=True)
-class House:
-    """A shop and the program beside it; `deaf` loses the platform's news."""
+class StockSystem:
+    """A reference store, and the parts of the daemon that apply stock counts.
+
+    Webhooks of `dropped_topics` are lost; with `delayed` they wait in that list.
+    """
 
     place: Place
     shop: Shop
     store: Store
-    drain: FoldWorker
+    fold_worker: FoldWorker
     sender: Sender
     target_worker: TargetWorker
     matcher: Matcher
     transport: Transport
-    deaf: set[str] = field(default_factory=set)
-    held: list[bytes] | None = None
+    dropped_topics: set[str] = field(default_factory=set)
+    delayed: list[bytes] | None = None
     log: list[str] = field(default_factory=list)
     quirks: tuple[str, ...] = ()
 
     @asynccontextmanager
-    async def runs(self, audited: bool) -> AsyncIterator[None]:
-        """Run all of it; `audited`, nothing is sent before the history is read."""
-        runs = [self.drain.run, self.sender.resolver.run, self.target_worker.run]
+    async def running(self, audited: bool) -> AsyncIterator[None]:
+        """Run all parts; with `audited` nothing is sent before the history was read."""
+        runs = [self.fold_worker.run, self.sender.resolver.run, self.target_worker.run]
         runs.append(self.sender.dispatcher.run)
         if audited:
             runs.append(self.sender.auditor.run)
@@ -92,13 +95,13 @@ class House:
         finally:
             await self.transport.close()
 
-    async def hear(self, request: web.Request) -> web.Response:
+    async def receive_webhook(self, request: web.Request) -> web.Response:
         body = await request.read()
         topic = request.headers["X-Service-Topic"]
-        if topic in self.deaf:
+        if topic in self.dropped_topics:
             return web.Response()
-        if self.held is not None:
-            self.held.append(body)
+        if self.delayed is not None:
+            self.delayed.append(body)
             return web.Response()
         await self.fold(body)
         return web.Response()
@@ -107,64 +110,64 @@ class House:
         await self.store.inbox.append(
             Arrival(STORE, "delivery", "", now(), b"{}", body)
         )
-        self.drain.wake()
+        self.fold_worker.wake()
 
-    async def release(self) -> None:
-        """Let the news come that was on its way."""
-        waiting, self.held = self.held or [], None
+    async def deliver_delayed(self) -> None:
+        """Deliver the webhooks that were delayed."""
+        waiting, self.delayed = self.delayed or [], None
         for body in waiting:
             await self.fold(body)
 
-    async def lamp(self, stock: int = 10, **values: Any) -> Any:
+    async def add_product(self, stock: int = 10, **values: Any) -> Any:
         sku = f"LAMP-{next(_KEYS)}"
         await become(self.shop, NONE)
-        made = await self.shop.product(stock, **({"sku": sku} | values))
+        product = await self.shop.product(stock, **({"sku": sku} | values))
         await become(self.shop, parse(self.quirks))
-        await until(lambda: self.knows(made["id"]), "the product is mirrored")
-        return made
+        await until(lambda: self.has_mirrored(product["id"]), "the product is mirrored")
+        return product
 
-    def knows(self, product: str) -> bool:
+    def has_mirrored(self, product: str) -> bool:
         return bool(rows_of(self.place, "inventory_levels", product_id=product))
 
-    async def sell(self, lamp: Any, quantity: int = 1) -> str:
-        sold = await self.shop.shopper("POST", "/orders", cart(lamp, quantity))
+    async def sell(self, product: Any, quantity: int = 1) -> str:
+        sold = await self.shop.shopper("POST", "/orders", cart(product, quantity))
         assert sold.status < 300, sold.body
         order = sold.body.get("data", sold.body)
-        # What is told as of a whole second may be later than a count of that second.
+        # A time without fractions may be later than a count within that second.
         if order["placedAt"].endswith(".000Z"):
             await until(lambda: now()[:19] > order["placedAt"][:19], "another second")
         return str(order["id"])
 
-    async def count(
-        self, lamp: Any, quantity: int, as_of: str = "", at: int = 0, by: str = ERP
+    async def submit_count(
+        self, product: Any, quantity: int, as_of: str = "", at: int = 0, by: str = ERP
     ) -> str:
-        """Hand in a count; return the target's id."""
-        sku = lamp["variants"][at]["sku"]
+        """Submit a stock count; return the id of its stock target."""
+        sku = product["variants"][at]["sku"]
         key = f"count-{next(_KEYS)}"
         level = StockLevel(key=key, sku=sku, quantity=quantity, as_of=as_of or now())
-        await self.hand_in(level, by)
+        await self.submit(level, by)
         return self.command_of(key)
 
-    async def adjust(self, lamp: Any, delta: int) -> str:
+    async def submit_adjustment(self, product: Any, delta: int) -> str:
         key = f"adjust-{next(_KEYS)}"
-        sku = lamp["variants"][0]["sku"]
-        await self.hand_in(StockAdjustment(key=key, sku=sku, delta=delta))
+        sku = product["variants"][0]["sku"]
+        await self.submit(StockAdjustment(key=key, sku=sku, delta=delta))
         return self.command_of(key)
 
-    async def hand_in(self, record: Record, by: str = ERP) -> None:
+    async def submit(self, record: Record, by: str = ERP) -> None:
         new = NewRecord(record.key, encode(record), "", "", record.key)
         await self.store.records.accept(by, STORE, [new], None, self.matcher)
         self.sender.context.signals.command_changed.emit()
 
-    async def mend(self) -> None:
-        """Let the platform do from now on what it is asked to."""
+    async def remove_quirks(self) -> None:
+        """Let the platform behave without quirks from now on."""
         await become(self.shop, NONE)
 
-    def hold(self) -> None:
-        """Let no adjustment leave that is planned from now on."""
+    def pause_adjustments(self) -> None:
+        """Do not send adjustments that are planned from now on."""
         self.sender.dispatcher.pause("adjust", now())
 
-    def let_go(self) -> None:
+    def resume_adjustments(self) -> None:
         self.sender.dispatcher.pause("adjust", None)
 
     async def decide(self, command: str, verb: str) -> None:
@@ -184,7 +187,7 @@ class House:
     def reason(self, command: str) -> str:
         return str(self.column("reason", command))
 
-    def steps(self, target: str) -> list[tuple[str, int]]:
+    def adjustments(self, target: str) -> list[tuple[str, int]]:
         """Return the adjustments that were planned for a target, with their states."""
         planned = [
             (state, json.loads(payload))
@@ -194,7 +197,7 @@ class House:
         ]
         return [(s, p["delta"]) for s, p in planned if p.get("target") == target]
 
-    async def reaches(self, command: str, state: str) -> None:
+    async def await_state(self, command: str, state: str) -> None:
         await until(
             lambda: (
                 self.state(command) not in {"planned", "sending", state}
@@ -204,30 +207,32 @@ class House:
         )
         assert self.state(command) == state, (self.reason(command), self.log)
 
-    async def stock(self, lamp: Any, at: int = 0) -> int:
-        variant = lamp["variants"][at]["id"]
+    async def stock(self, product: Any, at: int = 0) -> int:
+        variant = product["variants"][at]["id"]
         state = await self.shop.state()
         levels = {v["id"]: v["stock"] for p in state["products"] for v in p["variants"]}
         return int(levels[variant])
 
 
 @asynccontextmanager
-async def house(
+async def stock_system(
     place: Place,
     folder: Path,
     quirks: tuple[str, ...] = (),
     counts: Counts | None = None,
     push: dict[str, Any] | None = None,
-) -> AsyncIterator[House]:
-    """Open the shop, with its quirks, and run what makes counts true.
+) -> AsyncIterator[StockSystem]:
+    """Start a store with its quirks, and the parts that apply stock counts.
 
-    `place` has the database, `folder` the shop's data.
+    `place` is the database, `folder` has the store's data.
     """
     async with open_shop(folder / "shop") as shop:
         await become(shop, parse(quirks))
-        async with working(place, shop, counts or {ERP: {}}, push or SOON) as made:
-            made.quirks = quirks
-            yield made
+        async with working(
+            place, shop, counts or {ERP: {}}, push or EARLY_CHECKS
+        ) as system:
+            system.quirks = quirks
+            yield system
 
 
 @asynccontextmanager
@@ -235,19 +240,19 @@ async def working(
     place: Place,
     shop: Shop,
     counts: Counts,
-    push: dict[str, Any] = SOON,
+    push: dict[str, Any] = EARLY_CHECKS,
     *,
     audited: bool = False,
-) -> AsyncIterator[House]:
-    """Run what makes counts true beside an open shop; `audited`, behind its fence."""
+) -> AsyncIterator[StockSystem]:
+    """Run the parts that apply stock counts; `audited`: hold commands for the audit."""
     log: list[str] = []
     sink = logger.add(lambda m: log.append(_line(m)), level="INFO")
     async with started_store(place) as store:
         settings = _settings(shop, counts, push)
-        made = await _program(place, shop, store, settings)
-        made.log = log
-        async with made.runs(audited):
-            yield made
+        system = await _program(place, shop, store, settings)
+        system.log = log
+        async with system.running(audited):
+            yield system
     logger.remove(sink)
 
 
@@ -272,20 +277,22 @@ def _settings(shop: Shop, counts: Counts, push: dict[str, Any]) -> Settings:
     )
 
 
-async def _program(place: Place, shop: Shop, store: Store, settings: Settings) -> House:
+async def _program(
+    place: Place, shop: Shop, store: Store, settings: Settings
+) -> StockSystem:
     clock = SystemClock()
     context = StoreContext(STORE, clock, lambda: 0.5)
     signals = context.signals
     transport, client = build_client(settings, STORE, clock, None, signals)
     facts = {STORE: await client.facts()}
-    drain = FoldWorker(store.inbox, clock, facts)
+    fold_worker = FoldWorker(store.inbox, clock, facts)
 
     def known() -> StoreFacts:
         return facts[STORE]
 
     sender = build_sender(settings, context, store, client)
     await sender.idempotency.record(facts[STORE])
-    reconciler = build_reconciler(settings, context, store, client, drain, known)
+    reconciler = build_reconciler(settings, context, store, client, fold_worker, known)
     target_worker = build_target_worker(
         settings,
         context,
@@ -297,7 +304,9 @@ async def _program(place: Place, shop: Shop, store: Store, settings: Settings) -
         sender.dispatcher.switch,
     )
     matcher = Matcher(clock, 600.0)
-    return House(place, shop, store, drain, sender, target_worker, matcher, transport)
+    return StockSystem(
+        place, shop, store, fold_worker, sender, target_worker, matcher, transport
+    )
 
 
 @asynccontextmanager
@@ -310,21 +319,21 @@ async def _running(
     finally:
         for task in tasks:
             with suppress(Exception):
-                await killed(task)
+                await cancel_task(task)
         failed = [t.exception() for t in tasks if t.done() and not t.cancelled()]
     assert failed == []
 
 
 @asynccontextmanager
-async def _hooked(made: House) -> AsyncIterator[None]:
+async def _hooked(system: StockSystem) -> AsyncIterator[None]:
     app = web.Application()
-    app.router.add_post("/hook", made.hear)
+    app.router.add_post("/hook", system.receive_webhook)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
     body = {"address": url, "topics": list(TOPICS)}
-    reply = await made.shop.v1("POST", "/webhooks", body)
+    reply = await system.shop.v1("POST", "/webhooks", body)
     assert reply.status == 201, reply.body
     try:
         yield

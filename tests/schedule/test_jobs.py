@@ -214,11 +214,11 @@ STRICT = settings_of().push
 async def test_a_retry_after_a_restart_waits_for_no_trigger(path: Path) -> None:
     async with scene(path, STRICT) as stage:
         jobs = await gated(stage)
-        stage.platform.says("/orders/ord_1/fulfill", message(429, Retry_After="60"))
+        stage.platform.respond("/orders/ord_1/fulfill", message(429, Retry_After="60"))
         retried = await stage.plan("fulfill", "ord_1")
         async with working(stage):
             await jobs.run("push_fulfillments", None, "otto")
-            await stage.arrive(1)
+            await stage.await_commands(1)
             await until(lambda: stage.state(retried) == "planned", "it waits")
             await stage.pass_time(1)
         later = await stage.plan("fulfill", "ord_2")
@@ -226,8 +226,8 @@ async def test_a_retry_after_a_restart_waits_for_no_trigger(path: Path) -> None:
         await gated(stage)
         async with working(stage):
             await stage.pass_time(61)
-            await stage.reaches(retried, "applied")
-            await stage.arrive(1)
+            await stage.await_state(retried, "applied")
+            await stage.await_commands(1)
             assert stage.state(later) == "planned", "its gate was not opened yet"
 
 
@@ -244,21 +244,21 @@ async def test_a_paused_kind_does_not_leave_until_it_is_let_out(
         await stage.pass_time(1)
         paused = await stage.plan("cancel", "ord_1")
         async with working(stage):
-            await stage.arrive(0)
+            await stage.await_commands(0)
             await stage.pass_time(1)
             assert await jobs.run("push_cancellations", "main", "otto") == [
                 {"job": "push_cancellations", "store": "main", "done": "sent 1"}
             ]
-            await stage.reaches(paused, "applied")
+            await stage.await_state(paused, "applied")
             await stage.pass_time(1)
             after = await stage.plan("cancel", "ord_2")
             await stage.pass_time(60)
-            await stage.arrive(1)
+            await stage.await_commands(1)
             await jobs.resume("push_cancellations", None, "otto")
             if not eager:
-                await stage.arrive(1)
-                stage.open("cancel")
-            await stage.reaches(after, "applied")
+                await stage.await_commands(1)
+                stage.open_window("cancel")
+            await stage.await_state(after, "applied")
 
 
 async def test_a_run_counts_the_commands_it_sent(path: Path) -> None:
@@ -281,7 +281,7 @@ async def test_a_run_names_the_guard_after_a_restore(path: Path) -> None:
         await stage.plan("cancel", "ord_1")
         async with working(stage):
             assert await ran(jobs) == f"sent 0, 1 waiting: {RESTORED}"
-            await stage.arrive(0)
+            await stage.await_commands(0)
 
 
 async def test_a_run_names_the_reason_for_stopped_sending(path: Path) -> None:
@@ -297,7 +297,7 @@ async def test_a_run_names_the_pause_of_a_rate_limit(path: Path) -> None:
     async with scene(path, STRICT) as stage:
         jobs = await gated(stage)
         throttled = message(429, Retry_After="3600")
-        stage.platform.says("/orders/ord_1/cancel", throttled)
+        stage.platform.respond("/orders/ord_1/cancel", throttled)
         await stage.plan("cancel", "ord_1")
         async with working(stage):
             assert (await ran(jobs)).startswith("sent 1, 0 waiting: paused until 2026-")
@@ -306,7 +306,7 @@ async def test_a_run_names_the_pause_of_a_rate_limit(path: Path) -> None:
 
 
 async def test_a_run_names_the_dry_run(path: Path) -> None:
-    async with scene(path, STRICT, rehearsed=["*"]) as stage:
+    async with scene(path, STRICT, dry_run=["*"]) as stage:
         jobs = await gated(stage)
         jobs._dry_run = ("*",)
         await stage.plan("cancel", "ord_1")
@@ -360,15 +360,15 @@ async def test_eager_send_windows_close_in_quiet_hours(path: Path) -> None:
         async with working(stage), running(schedule):
             early = await stage.plan("fulfill", "ord_1")
             stage.dispatcher.wake()
-            await stage.reaches(early, "applied")
+            await stage.await_state(early, "applied")
             await stage.pass_time(6 * 60)
             late = await stage.plan("fulfill", "ord_2")
             urgent = await stage.plan("cancel", "ord_3")
             stage.dispatcher.wake()
-            await stage.reaches(urgent, "applied")
-            await stage.arrive(2)
+            await stage.await_state(urgent, "applied")
+            await stage.await_commands(2)
             await stage.pass_time(54 * 60)
-            await stage.reaches(late, "applied")
+            await stage.await_state(late, "applied")
 
 
 YEARLY = {"trigger": "cron", "cron": "0 3 1 1 *"}
@@ -386,12 +386,12 @@ async def test_a_written_schedule_is_the_only_time_at_which_its_kind_leaves(
         async with working(stage):
             sent = await stage.plan("fulfill", "ord_2")
             stage.dispatcher.wake()
-            await stage.reaches(sent, "applied")
+            await stage.await_state(sent, "applied")
             await stage.pass_time(86_400)
-            await stage.arrive(1)
+            await stage.await_commands(1)
             assert stage.state(kept) == "planned"
             await jobs._due(("push_cancellations", "main"), stage.clock.now())
-            await stage.reaches(kept, "applied")
+            await stage.await_state(kept, "applied")
 
 
 async def test_a_reload_that_removes_the_schedule_releases_waiting_commands(
@@ -404,9 +404,9 @@ async def test_a_reload_that_removes_the_schedule_releases_waiting_commands(
         await jobs.load()
         kept = await stage.plan("cancel", "ord_1")
         async with working(stage):
-            await stage.arrive(0)
+            await stage.await_commands(0)
             await jobs.replan(settings_of(eager=True))
-            await stage.reaches(kept, "applied")
+            await stage.await_state(kept, "applied")
 
 
 @pytest.mark.parametrize("written", [YEARLY, {"every": "5s"}], ids=str)
@@ -418,18 +418,18 @@ async def test_a_reload_with_a_schedule_lets_only_retries_out_before_it(
         jobs = Jobs(settings_of(eager=True), stage.store.job_runs, stage.clock)
         jobs.sends("main", stage.dispatcher)
         await jobs.load()
-        stage.platform.says("/orders/ord_1/cancel", message(429, Retry_After="60"))
+        stage.platform.respond("/orders/ord_1/cancel", message(429, Retry_After="60"))
         retried = await stage.plan("cancel", "ord_1")
         async with working(stage):
-            await stage.arrive(1)
+            await stage.await_commands(1)
             await until(lambda: stage.state(retried) == "planned", "it waits")
-            stage.platform.said.clear()
+            stage.platform.responses.clear()
             await jobs.replan(settings_of({"push_cancellations": written}, eager=True))
             await stage.pass_time(1)
             kept = await stage.plan("cancel", "ord_2")
             await stage.pass_time(61)
-            await stage.reaches(retried, "applied")
-            await stage.arrive(2)
+            await stage.await_state(retried, "applied")
+            await stage.await_commands(2)
             assert stage.state(kept) == "planned"
 
 
@@ -445,11 +445,11 @@ async def test_a_disabled_kind_is_not_sent_though_send_windows_are_eager(
         async with working(stage):
             sent = await stage.plan("fulfill", "ord_2")
             stage.dispatcher.wake()
-            await stage.reaches(sent, "applied")
+            await stage.await_state(sent, "applied")
             await stage.pass_time(3_600)
-            await stage.arrive(1)
+            await stage.await_commands(1)
             await jobs.run("push_cancellations", "main", "otto")
-            await stage.reaches(kept, "applied")
+            await stage.await_state(kept, "applied")
 
 
 async def test_send_windows_that_release_nothing_write_no_row(path: Path) -> None:

@@ -92,9 +92,9 @@ async def test_the_scheduler_releases_planned_commands(database: Place) -> None:
     async with scene(database) as stage, running(stage) as (_, schedule):
         command = await plan(stage, "ord_1")
         await stage.clock.advance(3_600)
-        await stage.arrive(0)
+        await stage.await_commands(0)
         schedule.start()
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
 
 
 async def test_a_burst_is_one_run_and_no_command_of_it_waits(database: Place) -> None:
@@ -102,7 +102,7 @@ async def test_a_burst_is_one_run_and_no_command_of_it_waits(database: Place) ->
     async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
         for number in range(3):
-            await stage.reaches(await plan(stage, f"ord_{number}"), "applied")
+            await stage.await_state(await plan(stage, f"ord_{number}"), "applied")
         assert runs(database) == [], "the burst may go on"
         await burst_over(stage, [run_of(3)])
         assert started(database) == [(FULFILL, "planned")]
@@ -111,12 +111,12 @@ async def test_a_burst_is_one_run_and_no_command_of_it_waits(database: Place) ->
 async def test_each_burst_is_a_run(database: Place) -> None:
     async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
-        await stage.reaches(await plan(stage, "ord_1"), "applied")
+        await stage.await_state(await plan(stage, "ord_1"), "applied")
         await burst_over(stage, [run_of(1)])
         gates = stage.dispatcher.windows
         closed = "a moment of the past"
         await passes_until(stage, lambda: gates.open_until()["fulfill"] < "9", closed)
-        await stage.reaches(await plan(stage, "ord_2", "cancel"), "applied")
+        await stage.await_state(await plan(stage, "ord_2", "cancel"), "applied")
         await burst_over(stage, [run_of(1), run_of(1, "push_cancellations")])
 
 
@@ -134,7 +134,7 @@ async def test_an_endless_burst_is_recorded_too(
 ) -> None:
     async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
-        await stage.reaches(await plan(stage, "ord_1"), "applied")
+        await stage.await_state(await plan(stage, "ord_1"), "applied")
 
         def is_recorded() -> bool:
             stage.dispatcher.wake()  # so that the burst never ends by itself
@@ -152,14 +152,14 @@ async def test_a_command_planned_before_a_restart_is_sent_at_the_start(
         await stage.clock.advance(60)
         async with running(stage) as (_, schedule):
             schedule.start()
-            await stage.reaches(command, "applied")
+            await stage.await_state(command, "applied")
 
 
 async def test_the_end_of_the_program_writes_a_run_down(database: Place) -> None:
     async with scene(database) as stage:
         async with running(stage) as (_, schedule):
             schedule.start()
-            await stage.reaches(await plan(stage, "ord_1"), "applied")
+            await stage.await_state(await plan(stage, "ord_1"), "applied")
         assert runs(database) == [run_of(1)]
 
 
@@ -168,25 +168,25 @@ async def test_a_run_that_cannot_be_written_down_counts_with_the_next(
 ) -> None:
     async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
-        await stage.reaches(await plan(stage, "ord_1"), "applied")
+        await stage.await_state(await plan(stage, "ord_1"), "applied")
         with locked(database):
             busy = "it cannot be written down"
-            await passes_until(stage, lambda: stage.told("job.busy"), busy)
-        await stage.reaches(await plan(stage, "ord_2"), "applied")
+            await passes_until(stage, lambda: stage.logged("job.busy"), busy)
+        await stage.await_state(await plan(stage, "ord_2"), "applied")
         await burst_over(stage, [run_of(2)])
 
 
 async def test_a_pause_in_a_run_lets_nothing_more_out(database: Place) -> None:
     async with scene(database) as stage, running(stage) as (jobs, schedule):
         schedule.start()
-        await stage.reaches(await plan(stage, "ord_1"), "applied")
+        await stage.await_state(await plan(stage, "ord_1"), "applied")
         await jobs.pause(FULFILL, None, "otto")
         kept = await plan(stage, "ord_2")
         await burst_over(stage, [run_of(1)])
         await stage.clock.advance(60)
-        await stage.arrive(1)
+        await stage.await_commands(1)
         await jobs.resume(FULFILL, None, "otto")
-        await stage.reaches(kept, "applied")
+        await stage.await_state(kept, "applied")
 
 
 async def test_quiet_hours_that_begin_in_a_run_hold_back_later_commands(
@@ -200,27 +200,27 @@ async def test_quiet_hours_that_begin_in_a_run_hold_back_later_commands(
         async with running(stage, {FULFILL: own}) as (_, schedule):
             schedule.start()
             await stage.clock.advance(59.5)
-            await stage.reaches(await plan(stage, "ord_1"), "applied")
+            await stage.await_state(await plan(stage, "ord_1"), "applied")
             await stage.clock.advance(0.75)
             kept = await plan(stage, "ord_2")
             await burst_over(stage, [run_of(1)])
-            await stage.arrive(1)
+            await stage.await_commands(1)
             assert stage.state(kept) == "planned"
             await stage.pass_time(600)
-            await stage.reaches(kept, "applied")
+            await stage.await_state(kept, "applied")
 
 
 async def test_a_retry_waits_for_no_run(database: Place) -> None:
     async with scene(database) as stage, running(stage) as (_, schedule):
         schedule.start()
-        stage.platform.says("/orders/ord_1/fulfill", message(429, Retry_After="60"))
+        stage.platform.respond("/orders/ord_1/fulfill", message(429, Retry_After="60"))
         command = await plan(stage, "ord_1")
-        await stage.arrive(1)
+        await stage.await_commands(1)
         await until(lambda: stage.state(command) == "planned", "it waits")
-        stage.platform.said.clear()
+        stage.platform.responses.clear()
         await burst_over(stage, [run_of(1)])
         await stage.pass_time(62)
-        await stage.reaches(command, "applied")
+        await stage.await_state(command, "applied")
 
 
 NOW = datetime.now(UTC)
@@ -241,11 +241,11 @@ async def test_a_reload_changes_between_runs_on_demand_and_a_schedule(
         assert schedule.next_runs() == {}
         await jobs.replan(settings_of({FULFILL: written}, eager=True))
         assert list(schedule.next_runs()) == [f"{FULFILL}:main"]
-        await stage.arrive(0)  # a claim that began before the reload is over
+        await stage.await_commands(0)  # a claim that began before the reload is over
         await stage.clock.advance(1)
         kept = await plan(stage, "ord_1")
         await stage.clock.advance(60)
-        await stage.arrive(0)
+        await stage.await_commands(0)
         await jobs.replan(settings_of(eager=True))
         assert schedule.next_runs() == {}
-        await stage.reaches(kept, "applied")
+        await stage.await_state(kept, "applied")

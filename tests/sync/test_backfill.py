@@ -54,12 +54,12 @@ LEVEL = {"productId": "prod_1", "variantId": "var_1", "stock": 7}
 
 def stocked(place: Place) -> Paged:
     orders = Paged(ORDERS)
-    place.platform.says("/orders", orders)
+    place.platform.respond("/orders", orders)
     product = document({"data": [payloads.product()]})
-    place.platform.says("/products", Paged([payloads.product()]))
+    place.platform.respond("/products", Paged([payloads.product()]))
     level = LEVEL | {"updatedAt": payloads.instant(3)}
-    place.platform.says("/inventory", Paged([level]))
-    place.platform.says("/customers", Paged([payloads.customer()]))
+    place.platform.respond("/inventory", Paged([level]))
+    place.platform.respond("/customers", Paged([payloads.customer()]))
     assert product
     return orders
 
@@ -159,7 +159,7 @@ async def test_failing_read_is_tried_until_it_works(name: str, place: Place) -> 
     stocked(place)
     page = document({"data": [ORDERS[0]]})
     answers: list[Answer] = [*[FAILURES[name]] * 9, page, document([])]
-    place.platform.says("/orders", *answers)
+    place.platform.respond("/orders", *answers)
     await backfill(place)
     assert ("orders/read", "ord_1") in appended(place)
     assert max(place.clock.slept) <= 60
@@ -167,7 +167,7 @@ async def test_failing_read_is_tried_until_it_works(name: str, place: Place) -> 
 
 async def test_failure_on_a_later_page_reads_no_row_in_twice(place: Place) -> None:
     first, second = document({"data": ORDERS[:2]}), document({"data": ORDERS[2:4]})
-    place.platform.says(
+    place.platform.respond(
         "/orders", first, message(500), message(500), first, second, document([])
     )
     await backfill(place)
@@ -178,7 +178,7 @@ async def test_failure_on_a_later_page_reads_no_row_in_twice(place: Place) -> No
 @pytest.mark.parametrize("status", [403, 404, 405])
 async def test_list_that_may_not_be_read_is_skipped(status: int, place: Place) -> None:
     stocked(place)
-    place.platform.says("/customers", problem(status, "NO"))
+    place.platform.respond("/customers", problem(status, "NO"))
     await backfill(place)
     assert appended(place) == [row for row in ALL if row[0] != "customers/read"]
     (ended,) = [one for one in passes(place.store.place) if one.kind == "customers"]
@@ -187,7 +187,7 @@ async def test_list_that_may_not_be_read_is_skipped(status: int, place: Place) -
 
 async def test_levels_come_from_products_where_there_is_no_list(place: Place) -> None:
     stocked(place)
-    place.platform.says("/inventory", problem(404, "NOT_FOUND"))
+    place.platform.respond("/inventory", problem(404, "NOT_FOUND"))
     await backfill(place)
     assert values_of(place.store.place, "inventory_levels", "stock") == [12]
 
@@ -207,14 +207,14 @@ async def test_a_database_that_accepts_no_writes_is_waited_for(place: Place) -> 
 
 async def test_rows_keep_their_bytes_even_where_they_mean_nothing(place: Place) -> None:
     row = b'{ "id":"ord_1",  "total":1.10 }'
-    place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
+    place.platform.respond("/orders", message(200, b"[" + row + b"]"), document([]))
     await backfill(place)
     kept = rows_of(place.store.place, "events", "body", "state")
     assert kept == [(row, "quarantined")]
     async with reconciling(place) as reconciler:
-        place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
+        place.platform.respond("/orders", message(200, b"[" + row + b"]"), document([]))
         await reconciler.read_lists("backfill", ["orders"])
-        place.platform.says("/orders", message(200, b"[" + row + b"]"), document([]))
+        place.platform.respond("/orders", message(200, b"[" + row + b"]"), document([]))
         await reconciler.read_lists("backfill", ["orders"])
     assert len(bodies(place.store.place)) == 2
 
@@ -229,7 +229,7 @@ STRANGE: dict[str, payloads.Document] = {
 async def test_a_row_that_cannot_be_imported_is_not_called_equal(
     name: str, place: Place
 ) -> None:
-    place.platform.says("/orders", Paged([*ORDERS, STRANGE[name]]))
+    place.platform.respond("/orders", Paged([*ORDERS, STRANGE[name]]))
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.read_lists("full", ["orders"])
     assert (ended.missed, ended.unrepaired) == (len(ORDERS) + 1, 1)
@@ -239,7 +239,7 @@ async def test_a_row_that_cannot_be_imported_is_not_called_equal(
 async def test_a_row_that_cannot_be_imported_is_recorded_once(
     name: str, place: Place
 ) -> None:
-    place.platform.says("/orders", Paged([STRANGE[name]]))
+    place.platform.respond("/orders", Paged([STRANGE[name]]))
     async with reconciling(place) as reconciler:
         for _ in range(3):
             (ended,) = await reconciler.read_lists("full", ["orders"])
@@ -253,7 +253,7 @@ async def test_a_row_without_an_id_does_not_keep_a_full_sync_going(
     place: Place,
 ) -> None:
     """A platform that ignores the page shows it for ever."""
-    place.platform.says("/orders", document([STRANGE["unknown"]]))
+    place.platform.respond("/orders", document([STRANGE["unknown"]]))
     async with reconciling(place) as reconciler, asyncio.timeout(10):
         (ended,) = await reconciler.read_lists("full", ["orders"])
     assert ended.unrepaired == 1
@@ -273,7 +273,7 @@ async def test_orders_shifted_by_a_new_one_are_not_requested_one_by_one(
             await place.store.inbox.append(payloads.arrival(body))
         await orders(request, connection)
 
-    place.platform.says("/orders", come_in)
+    place.platform.respond("/orders", come_in)
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.read_lists("full", ["orders"])
     assert (ended.deleted, ended.foreign, ended.unrepaired) == (0, 0, 0)

@@ -37,7 +37,7 @@ async def hold(place: Place, *ids: str) -> None:
         )
     await fold_all(place.store)
     await place.clock.sleep(60)
-    place.platform.says("/orders", listed())
+    place.platform.respond("/orders", listed())
 
 
 async def walk(place: Place, kind: str = "orders") -> Pass:
@@ -64,9 +64,9 @@ async def test_a_refused_object_does_not_end_the_full_sync(
     answer: bytes, place: Place
 ) -> None:
     await hold(place, "ord_1", "ord_2", "ord_3")
-    place.platform.says("/orders/ord_2", answer)
+    place.platform.respond("/orders/ord_2", answer)
     if answer is GONE:
-        place.platform.says("/orders", listed(), listed(), GONE, listed())
+        place.platform.respond("/orders", listed(), listed(), GONE, listed())
     ended = await walk(place)
     assert (ended.note, ended.foreign, ended.unrepaired) == ("", 2, 1)
     assert {"/orders/ord_1", "/orders/ord_2", "/orders/ord_3"} <= set(asked(place))
@@ -77,7 +77,7 @@ async def test_a_dry_run_reports_an_undecided_absence(
     answer: bytes, place: Place
 ) -> None:
     await hold(place, "ord_1", "ord_2")
-    place.platform.says("/orders/ord_1", answer)
+    place.platform.respond("/orders/ord_1", answer)
     found = [("ord_1", "unjudged"), ("ord_2", "foreign")]
     assert sorted(await rehearse(place)) == found
 
@@ -93,7 +93,7 @@ async def test_an_id_cannot_lead_elsewhere(id_: str, place: Place) -> None:
         await connection.send(found)
 
     for path in ("/orders/a", f"/orders/{id_}"):
-        place.platform.says(path, show)
+        place.platform.respond(path, show)
     assert await rehearse(place) == [(id_, "foreign")]
     ended = await walk(place)
     assert (ended.foreign, ended.unrepaired) == (1, 0)
@@ -104,16 +104,16 @@ async def test_a_page_of_a_proxy_is_no_proof(place: Place) -> None:
     """It says 404 to everything, the list as well: nothing was removed."""
     await hold(place, "ord_1")
     away = message(404, b"<html>", "text/html")
-    place.platform.says("/orders", listed(), listed(), away)
+    place.platform.respond("/orders", listed(), listed(), away)
     ended = await walk(place)
     assert (ended.foreign, ended.unrepaired) == (0, 1)
 
 
 async def test_a_dry_run_does_not_call_an_unread_list_equal(place: Place) -> None:
     await hold(place, "ord_1")
-    place.platform.says("/orders", problem(403, "INSUFFICIENT_SCOPE"))
+    place.platform.respond("/orders", problem(403, "INSUFFICIENT_SCOPE"))
     assert await rehearse(place) == [("", "unread")]
-    place.platform.says("/orders", message(500))
+    place.platform.respond("/orders", message(500))
     with pytest.raises(ReadRefused, match="500"):
         await rehearse(place)
 
@@ -121,10 +121,10 @@ async def test_a_dry_run_does_not_call_an_unread_list_equal(place: Place) -> Non
 async def test_a_dry_run_of_levels_goes_by_products_where_there_is_no_list(
     place: Place,
 ) -> None:
-    place.platform.says("/inventory", message(404))
-    place.platform.says("/products", listed(payloads.product()))
+    place.platform.respond("/inventory", message(404))
+    place.platform.respond("/products", listed(payloads.product()))
     assert await rehearse(place, "levels") == [("var_1", "missed")]
-    place.platform.says("/inventory", message(500))
+    place.platform.respond("/inventory", message(500))
     with pytest.raises(ReadRefused, match="/inventory"):
         await rehearse(place, "levels")
 
@@ -141,8 +141,8 @@ async def test_a_second_list_is_read_from_its_first_page(place: Place) -> None:
 
     begun = await place.store.passes.begin("main", "backfill", "levels")
     await place.store.passes.advance(replace(begun, page=3, total=9), [], {})
-    place.platform.says("/inventory", problem(403, "INSUFFICIENT_SCOPE"))
-    place.platform.says("/products", shown)
+    place.platform.respond("/inventory", problem(403, "INSUFFICIENT_SCOPE"))
+    place.platform.respond("/products", shown)
     async with reconciling(place) as reconciler:
         await reconciler.read_lists("backfill", ["levels"])
     assert asked_for[0] == "1"
@@ -170,8 +170,8 @@ async def test_a_level_that_its_list_leaves_out_is_compared_too(
 
     variants = [payloads.variant("var_1", shown), payloads.variant("var_2", 5)]
     now = payloads.product("prod_1", variants=variants)
-    place.platform.says("/inventory", listed())
-    place.platform.says("/products/prod_1", document({"data": now}))
+    place.platform.respond("/inventory", listed())
+    place.platform.respond("/products/prod_1", document({"data": now}))
     before = len(bodies(place.store.place))
     ended = await walk(place, "levels")
     assert (ended.deleted, ended.unrepaired) == (0, 0)

@@ -25,8 +25,8 @@ ORDERS = {
 
 def show(place: Place, path: str, shown: dict[str, Any]) -> None:
     more = {"total": 1, "hasMore": False}
-    place.platform.says(path, document({"data": [shown], "meta": more}))
-    place.platform.says(f"{path}/{shown['id']}", document({"data": shown}))
+    place.platform.respond(path, document({"data": [shown], "meta": more}))
+    place.platform.respond(f"{path}/{shown['id']}", document({"data": shown}))
 
 
 async def drift(reconciler: Reconciler, kind: str) -> list[tuple[int, int]]:

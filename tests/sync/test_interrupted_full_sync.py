@@ -15,7 +15,7 @@ from backhaul.errors import Unusable
 from backhaul.sync import full_sync
 from backhaul.sync.list_pass import ListPage
 from scenes import payloads
-from scenes.pushing import killed
+from scenes.pushing import cancel_task
 from scenes.scripted_platform import document, message
 from scenes.stored import count
 from sync.conftest import reconciling
@@ -66,8 +66,8 @@ class Orders:
 def show(place: Place, why: str) -> Orders:
     bad = UNREADABLE[why]
     orders = Orders(place, bad)
-    place.platform.says("/orders", orders)
-    place.platform.says("/orders/ord_bad", document({"data": bad}))
+    place.platform.respond("/orders", orders)
+    place.platform.respond("/orders/ord_bad", document({"data": bad}))
     return orders
 
 
@@ -111,7 +111,7 @@ async def test_neither_does_the_end_of_the_program(why: str, place: Place) -> No
 
         walking = asyncio.ensure_future(run())
         await orders.reached.wait()
-        await killed(walking)
+        await cancel_task(walking)
     orders.failures = 0
     ended = await walk(place)
     assert (ended.note, ended.unrepaired) == ("", 1)

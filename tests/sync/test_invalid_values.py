@@ -34,7 +34,7 @@ ORDERS = [payloads.order(f"ord_{n}", number=n) for n in range(3)]
 @pytest.mark.parametrize("total", [-1, 2**63, 2**64 - 1])
 async def test_a_total_that_is_no_count_ends_nothing(place: Place, total: int) -> None:
     meta = {"page": 1, "total": total, "hasMore": False}
-    place.platform.says("/orders", document({"data": ORDERS, "meta": meta}))
+    place.platform.respond("/orders", document({"data": ORDERS, "meta": meta}))
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
     assert count(place.store.place, "orders") == 3
@@ -50,7 +50,7 @@ async def test_a_total_that_is_no_count_ends_nothing(place: Place, total: int) -
     ],
 )
 async def test_an_invalid_date_ends_nothing(place: Place, date: str) -> None:
-    place.platform.says("/orders", document({"data": ORDERS}, Date=date))
+    place.platform.respond("/orders", document({"data": ORDERS}, Date=date))
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
         reconciler.request_poll()
@@ -86,7 +86,7 @@ async def test_an_unexpected_error_is_logged_and_retried(
         return await page(client, path, *args, **options)
 
     monkeypatch.setattr(PlatformClient, "page", breaking)
-    place.platform.says("/orders", document({"data": ORDERS}))
+    place.platform.respond("/orders", document({"data": ORDERS}))
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
     assert count(place.store.place, "orders") == 3
@@ -122,7 +122,7 @@ YEAR_ONE = "0001-01-01T00:00:00Z"
 async def test_a_row_of_year_one_hides_no_later_page_from_a_poll(
     place: Place, odd: str
 ) -> None:
-    place.platform.says(HISTORY, History(odd))
+    place.platform.respond(HISTORY, History(odd))
     await place.store.kv.put("polled:main:levels", payloads.instant(0))
     async with reconciling(place) as reconciler:
         await reconciler.poll(["levels"])
@@ -132,8 +132,8 @@ async def test_a_row_of_year_one_hides_no_later_page_from_a_poll(
 
 @pytest.mark.parametrize("odd", [YEAR_ONE, payloads.instant(140)])
 async def test_nor_from_a_study_of_one_product(place: Place, odd: str) -> None:
-    place.platform.says(HISTORY, History(odd))
-    place.platform.says("/inventory/prod_1", document({"data": []}))
+    place.platform.respond(HISTORY, History(odd))
+    place.platform.respond("/inventory/prod_1", document({"data": []}))
     async with reconciling(place) as reconciler:
         studying = StockReader(
             place.client, reconciler.repair, place.clock, lambda: "INR", no_orders
@@ -170,10 +170,10 @@ async def test_stock_dated_ahead_goes_with_its_variant(place: Place) -> None:
         for body in heard:
             await place.store.inbox.append(payloads.arrival(body))
         await reconciler.repair.caught_up()
-        place.platform.says("/products", document({"data": [product]}))
-        place.platform.says("/products/prod_1", document({"data": product}))
-        place.platform.says("/inventory", document({"data": [left]}))
-        place.platform.says("/inventory/prod_1", document({"data": [left]}))
+        place.platform.respond("/products", document({"data": [product]}))
+        place.platform.respond("/products/prod_1", document({"data": product}))
+        place.platform.respond("/inventory", document({"data": [left]}))
+        place.platform.respond("/inventory/prod_1", document({"data": [left]}))
         await walked(place, reconciler)
         assert levels(place) == [("var_1", 12)]
         # What a confirming read showed before is the same at the next one.

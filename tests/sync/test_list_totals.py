@@ -65,7 +65,7 @@ async def test_a_deletion_on_a_later_page_ends_no_full_sync(
     place: Place, job: str
 ) -> None:
     products = Products()
-    place.platform.says("/products", products)
+    place.platform.respond("/products", products)
     async with reconciling(place) as reconciler:
         await reconciler.read_lists(job, ["products"])
         await reconciler.repair.caught_up()

@@ -35,7 +35,7 @@ async def test_an_order_found_without_a_line_by_an_upgrade_gets_it_back(
     lose(place.store.place, "order_items", id="li_1")
     overwrite(place.store.place, "orders", {"digest": b""})
     await place.clock.sleep(60)
-    place.platform.says("/orders", listed(ORDER))
+    place.platform.respond("/orders", listed(ORDER))
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.read_lists("full", ["orders"])
     assert (ended.stale, ended.unrepaired) == (1, 0)
@@ -46,16 +46,16 @@ async def test_the_stock_of_a_variant_moves_with_it(place: Place) -> None:
     """Also where only walks tell of it."""
     variant = payloads.variant()
     before = payloads.product("prod_1", 1, variants=[variant])
-    place.platform.says("/products", listed(before))
-    place.platform.says("/inventory", listed(level("prod_1", "var_1")))
+    place.platform.respond("/products", listed(before))
+    place.platform.respond("/inventory", listed(level("prod_1", "var_1")))
     async with reconciling(place) as reconciler:
         await reconciler.read_lists("full", ["products", "levels"])
     await place.clock.sleep(60)
     other = payloads.product("prod_2", 3, variants=[variant])
-    place.platform.says(
+    place.platform.respond(
         "/products", listed(payloads.product("prod_1", 4, variants=[]), other)
     )
-    place.platform.says("/inventory", listed(level("prod_2", "var_1")))
+    place.platform.respond("/inventory", listed(level("prod_2", "var_1")))
     async with reconciling(place) as reconciler:
         await reconciler.read_lists("full", ["products"])
         await reconciler.read_lists("full", ["levels"])

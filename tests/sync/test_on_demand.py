@@ -45,7 +45,7 @@ async def ask(place: Place, *kinds: str) -> tuple[list[dict[str, Any]], float]:
 async def test_an_unreachable_list_is_abandoned_and_the_others_are_read(
     place: Place,
 ) -> None:
-    place.platform.says("/orders", AWAY)
+    place.platform.respond("/orders", AWAY)
     ends, seconds = await ask(place, "orders", "customers")
     told = {line["kind"]: line.get("trouble", "") for line in ends}
     assert told.keys() == {"orders", "customers"}
@@ -67,7 +67,7 @@ async def test_an_abandoned_pass_proves_nothing_until_it_has_ended(
         late = away and int(number) > 3
         await connection.send(AWAY if late else page)
 
-    place.platform.says("/orders", orders)
+    place.platform.respond("/orders", orders)
     ((line,), _) = await ask(place, "orders")
     assert "503" in line["trouble"]
     assert await place.store.mirror.last_passes("main") == []
@@ -102,7 +102,7 @@ async def listening(desk: SyncEndpoint) -> AsyncIterator[Path]:
 async def test_the_command_reports_an_abandoned_list_and_exits_with_69(
     place: Place,
 ) -> None:
-    place.platform.says("/orders", AWAY)
+    place.platform.respond("/orders", AWAY)
     async with (
         reconciling(place) as reconciler,
         listening(SyncEndpoint({"main": reconciler})) as config,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 async def walked(place: Place) -> Pass:
     """Walk over the orders; nobody reads again what is in doubt."""
-    place.platform.says("/orders", document({"data": [payloads.order()]}))
-    place.platform.says("/orders/ord_1", document({"data": payloads.order()}))
+    place.platform.respond("/orders", document({"data": [payloads.order()]}))
+    place.platform.respond("/orders/ord_1", document({"data": payloads.order()}))
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.read_lists("full", ["orders"])
     return ended

@@ -50,7 +50,7 @@ def mirrored(place: Place) -> list[str]:
 
 
 async def test_orders_are_read_since_a_time(place: Place) -> None:
-    place.platform.says("/orders", Changing(9, changes=0))
+    place.platform.respond("/orders", Changing(9, changes=0))
     polled = payloads.instant(6)
     await place.store.kv.put("polled:main:orders", polled)
     async with reconciling(place) as reconciler, running(reconciler):
@@ -67,19 +67,19 @@ async def test_orders_are_read_since_a_time(place: Place) -> None:
 
 async def test_a_first_backfill_still_reads_the_whole_list(place: Place) -> None:
     orders = [payloads.order(f"ord_{n}", n, number=n) for n in range(3)]
-    place.platform.says("/orders", Changing(3, changes=0))
+    place.platform.respond("/orders", Changing(3, changes=0))
     async with reconciling(place) as reconciler:
         async with running(reconciler):
             await reconciler.orders.request(payloads.instant(2))
             await until_read(place)
         page = document({"data": orders, "meta": {"total": 3, "hasMore": False}})
-        place.platform.says("/orders", page)
+        place.platform.respond("/orders", page)
         await reconciler.backfill()
     assert mirrored(place) == ["ord_0", "ord_1", "ord_2"]
 
 
 async def test_the_earliest_of_several_times_counts(place: Place) -> None:
-    place.platform.says("/orders", Changing(6, changes=0))
+    place.platform.respond("/orders", Changing(6, changes=0))
     async with reconciling(place) as reconciler:
         for second in (4, 2, 5):
             await reconciler.orders.request(payloads.instant(second))
@@ -91,7 +91,7 @@ async def test_the_earliest_of_several_times_counts(place: Place) -> None:
 async def test_a_request_at_the_end_of_a_pass_is_not_lost(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.platform.says("/orders", Changing(6, changes=0))
+    place.platform.respond("/orders", Changing(6, changes=0))
     put, marks = place.store.kv.put, list[asyncio.Task[None]]()
 
     async with reconciling(place) as reconciler:
@@ -115,7 +115,9 @@ async def test_a_request_at_the_end_of_a_pass_is_not_lost(
 async def test_the_order_backfill_continues_after_a_failure_and_a_restart(
     place: Place,
 ) -> None:
-    place.platform.says("/orders", message(503), message(503), Changing(6, changes=0))
+    place.platform.respond(
+        "/orders", message(503), message(503), Changing(6, changes=0)
+    )
     async with reconciling(place) as reconciler:
         await reconciler.orders.request(payloads.instant(4))
     async with reconciling(place) as reconciler, running(reconciler):
@@ -126,7 +128,7 @@ async def test_the_order_backfill_continues_after_a_failure_and_a_restart(
 
 async def test_the_orders_are_counted_first(place: Place) -> None:
     page = document({"data": [payloads.order("ord_1")], "meta": {"total": 41}})
-    place.platform.says("/orders", page)
+    place.platform.respond("/orders", page)
     async with reconciling(place) as reconciler:
         assert await reconciler.orders.count(payloads.instant(1)) == 41
     assert rows_of(place.store.place, "orders", "id") == []

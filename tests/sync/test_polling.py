@@ -46,7 +46,7 @@ class Changing:
 
 async def test_rows_that_change_meanwhile_hide_no_other(place: Place) -> None:
     orders = Changing(20, changes=6)
-    place.platform.says("/orders", orders)
+    place.platform.respond("/orders", orders)
     mark = payloads.instant(0)
     await place.store.kv.put("polled:main:orders", mark)
     async with reconciling(place) as reconciler:
@@ -59,13 +59,13 @@ async def test_rows_that_change_meanwhile_hide_no_other(place: Place) -> None:
 
 async def test_a_poll_continues_where_the_last_one_ended(place: Place) -> None:
     orders = Changing(20, changes=0)
-    place.platform.says("/orders", orders)
+    place.platform.respond("/orders", orders)
     await place.store.kv.put("polled:main:orders", payloads.instant(0))
     async with reconciling(place) as reconciler:
         await reconciler.poll(["orders"])
         asked = len(place.server.requests)
         orders.change(orders.listed[3])
-        place.platform.says("/orders", orders)
+        place.platform.respond("/orders", orders)
         (ended,) = await reconciler.poll(["orders"])
     assert (ended.missed, ended.stale) == (0, 1)
     first = parse_qs(place.server.requests[asked].query)
@@ -116,7 +116,7 @@ def quarantined(place: Place) -> list[Any]:
 
 async def history_marked(place: Place, *listed: Any) -> History:
     history = History(*listed)
-    place.platform.says("/inventory/history", history)
+    place.platform.respond("/inventory/history", history)
     await place.store.kv.put("polled:main:levels", payloads.instant(0))
     return history
 
@@ -203,7 +203,7 @@ def sold(id_: str, at: int) -> payloads.Document:
 
 async def test_a_poll_that_finds_nothing_is_recorded_too(place: Place) -> None:
     orders = Orders()
-    place.platform.says("/orders", orders)
+    place.platform.respond("/orders", orders)
     async with reconciling(place) as reconciler:
         await reconciler.read_lists("backfill", ["orders"])
         for _ in range(2):
@@ -216,7 +216,7 @@ async def test_a_row_of_the_future_hides_nothing_that_comes_before_it(
     place: Place,
 ) -> None:
     orders = Orders(sold("ord_1", 1), sold("ord_far", 0) | {"updatedAt": FUTURE})
-    place.platform.says("/orders", orders)
+    place.platform.respond("/orders", orders)
     await place.store.kv.put("polled:main:orders", payloads.instant(0))
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.poll(["orders"])
@@ -248,9 +248,9 @@ async def test_a_poll_mark_of_the_future_yields_to_the_last_clean_full_sync(
     """An earlier version has left one."""
     orders = Orders()
     async with reconciling(place) as reconciler:
-        place.platform.says("/orders", document({"data": []}))
+        place.platform.respond("/orders", document({"data": []}))
         await reconciler.read_lists(kind, ["orders"])
-        place.platform.says("/orders", orders)
+        place.platform.respond("/orders", orders)
         await place.clock.sleep(86_400)
         orders.listed = [sold("ord_1", 3_000)]
         await place.store.kv.put("polled:main:orders", FUTURE)
@@ -266,10 +266,10 @@ async def test_a_full_sync_dated_by_a_fast_clock_hides_nothing(
     orders = Orders()
     async with reconciling(place) as reconciler:
         place.clock.set_back(-86_400)
-        place.platform.says("/orders", document({"data": []}))
+        place.platform.respond("/orders", document({"data": []}))
         await reconciler.read_lists("backfill", ["orders"])
         place.clock.set_back(86_400)
-        place.platform.says("/orders", orders)
+        place.platform.respond("/orders", orders)
         await place.clock.sleep(600)
         orders.listed = [sold("ord_1", 300)]
         (ended,) = await reconciler.poll(["orders"])
@@ -288,7 +288,7 @@ async def test_changes_found_by_an_interrupted_poll_count(place: Place) -> None:
         late = broken and found and found[0]["id"] == "ord_1400"
         await connection.send(message(500) if late else document({"data": found}))
 
-    place.platform.says("/orders", show)
+    place.platform.respond("/orders", show)
     await place.store.kv.put("polled:main:orders", payloads.instant(0))
     async with reconciling(place) as reconciler:
         assert await reconciler.poll(["orders"]) == []
@@ -300,7 +300,7 @@ async def test_changes_found_by_an_interrupted_poll_count(place: Place) -> None:
 async def test_an_order_of_two_products_moves_the_stock_of_each(place: Place) -> None:
     of_another = {"id": "inv_2", "productId": "prod_2", "variantId": "var_2"}
     history = document({"data": [ENTRY | of_another, ENTRY]})
-    place.platform.says("/inventory/history", history)
+    place.platform.respond("/inventory/history", history)
     await place.store.kv.put("polled:main:levels", payloads.instant(0))
     async with reconciling(place) as reconciler:
         await reconciler.poll(["levels"])

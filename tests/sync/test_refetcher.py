@@ -14,7 +14,7 @@ from backhaul.store.inbox import LONGEST_REST_SECONDS
 from backhaul.sync.refetcher import Refetcher
 from scenes import payloads
 from scenes.databases import fold_all, states
-from scenes.pushing import Answer, killed
+from scenes.pushing import Answer, cancel_task
 from scenes.scripted_platform import Connection, Request, document, message, problem
 from scenes.stored import arrivals, bodies, documents, lists, values_of
 from scenes.waiting import until
@@ -91,7 +91,7 @@ async def test_each_kind_is_read_by_its_id(
 ) -> None:
     path, object_id, shown, topics = KINDS[kind]
     answer = {"data": shown} if wrapped else shown
-    place.platform.says(f"{path}/{object_id}", document(answer))
+    place.platform.respond(f"{path}/{object_id}", document(answer))
     await ask(place, kind, object_id)
     arrived: list[None] = []
     assert await rereader(place, arrived).work_off() == 1
@@ -105,7 +105,7 @@ async def test_the_answer_wins_over_the_mirror(place: Place) -> None:
     said = payloads.envelope("orders/updated", payloads.order(at=50, note="wrong"))
     await place.store.inbox.append(payloads.arrival(said, at=0))
     await fold_all(place.store)
-    place.platform.says("/orders/ord_1", document(payloads.order(note="right")))
+    place.platform.respond("/orders/ord_1", document(payloads.order(note="right")))
     await ask(place)
     await rereader(place).work_off()
     await fold_all(place.store)
@@ -116,7 +116,9 @@ async def test_objects_are_refetched_in_the_order_of_their_requests(
     place: Place,
 ) -> None:
     for object_id in ("b", "a", "c"):
-        place.platform.says(f"/orders/{object_id}", document(payloads.order(object_id)))
+        place.platform.respond(
+            f"/orders/{object_id}", document(payloads.order(object_id))
+        )
         await ask(place, "order", object_id)
         await place.clock.sleep(1)
     await rereader(place).work_off()
@@ -129,7 +131,7 @@ async def test_a_missing_object_is_deleted_if_its_list_can_be_read(
     kind: str, place: Place
 ) -> None:
     path, object_id, _, _ = KINDS[kind]
-    place.platform.says(path, document({"data": []}))
+    place.platform.respond(path, document({"data": []}))
     await ask(place, kind, object_id)
     await rereader(place).work_off()
     assert read(place) == [f"{path[1:]}/gone"]
@@ -141,7 +143,7 @@ async def test_a_missing_object_is_deleted_if_its_list_can_be_read(
 async def test_a_missing_object_stays_queued_if_its_list_is_missing_too(
     answer: Answer, place: Place
 ) -> None:
-    place.platform.says("/orders", answer)
+    place.platform.respond("/orders", answer)
     await ask(place)
     await rereader(place).work_off()
     assert read(place) == []
@@ -151,8 +153,8 @@ async def test_a_missing_object_stays_queued_if_its_list_is_missing_too(
 async def test_a_platform_without_levels_shows_them_with_the_product(
     place: Place,
 ) -> None:
-    place.platform.says("/inventory", message(404))
-    place.platform.says("/products/prod_1", document({"data": payloads.product()}))
+    place.platform.respond("/inventory", message(404))
+    place.platform.respond("/products/prod_1", document({"data": payloads.product()}))
     await ask(place, "level", "prod_1")
     await rereader(place).work_off()
     assert read(place) == ["inventory/shown/reread"]
@@ -186,7 +188,7 @@ async def test_an_answer_of_no_use_is_tried_again_and_again(
     name: str, place: Place
 ) -> None:
     answers = [FAILURES[name]] * 9
-    place.platform.says("/orders/ord_1", *answers, document(payloads.order()))
+    place.platform.respond("/orders/ord_1", *answers, document(payloads.order()))
     await ask(place)
     working = rereader(place)
     for _ in range(40):
@@ -198,8 +200,8 @@ async def test_an_answer_of_no_use_is_tried_again_and_again(
 
 
 async def test_a_refetch_that_fails_does_not_block_the_others(place: Place) -> None:
-    place.platform.says("/orders/bad", message(500))
-    place.platform.says("/orders/ord_1", document(payloads.order()))
+    place.platform.respond("/orders/bad", message(500))
+    place.platform.respond("/orders/ord_1", document(payloads.order()))
     await ask(place, "order", "bad")
     await place.clock.sleep(1)
     await ask(place)
@@ -216,8 +218,8 @@ ITS_OWN |= {"410": message(410), "too long": message(200, b"x" * 1_000_001)}
 async def test_the_trouble_of_one_keeps_no_other_waiting(
     name: str, place: Place
 ) -> None:
-    place.platform.says("/orders/bad", ITS_OWN[name])
-    place.platform.says("/orders/ord_1", document(payloads.order()))
+    place.platform.respond("/orders/bad", ITS_OWN[name])
+    place.platform.respond("/orders/ord_1", document(payloads.order()))
     await ask(place, "order", "bad")
     await ask(place)
     await rereader(place).work_off()
@@ -227,7 +229,7 @@ async def test_the_trouble_of_one_keeps_no_other_waiting(
 
 
 async def test_a_forbidden_object_is_left_alone_for_long(place: Place) -> None:
-    place.platform.says("/customers/a", problem(403, "INSUFFICIENT_SCOPE"))
+    place.platform.respond("/customers/a", problem(403, "INSUFFICIENT_SCOPE"))
     for object_id in "abc":
         await ask(place, "customer", object_id)
     working = rereader(place)
@@ -235,7 +237,7 @@ async def test_a_forbidden_object_is_left_alone_for_long(place: Place) -> None:
     await place.clock.sleep(100)
     assert await working.work_off() == 0
     assert len(place.server.requests) == 1
-    place.platform.says("/customers/a", document(payloads.customer("a")))
+    place.platform.respond("/customers/a", document(payloads.customer("a")))
     await place.clock.sleep(250)
     assert await working.work_off() == 3
     assert "customers/reread" in read(place)
@@ -249,7 +251,7 @@ async def test_a_conflict_found_during_the_read_is_read_again(place: Place) -> N
         await answered.wait()
         await connection.send(document(payloads.order()))
 
-    place.platform.says("/orders/ord_1", behave, document(payloads.order(at=1)))
+    place.platform.respond("/orders/ord_1", behave, document(payloads.order(at=1)))
     await ask(place)
     working = rereader(place)
     first = asyncio.ensure_future(working.work_off())
@@ -277,7 +279,7 @@ class FullInbox:
 
 
 async def test_the_row_stays_until_the_answer_is_durable(place: Place) -> None:
-    place.platform.says("/orders/ord_1", document(payloads.order()))
+    place.platform.respond("/orders/ord_1", document(payloads.order()))
     await ask(place)
     with pytest.raises(Busy):
         await rereader(place, inbox=FullInbox()).work_off()
@@ -297,25 +299,25 @@ async def test_an_id_cannot_lead_elsewhere(object_id: str, place: Place) -> None
 
 
 async def test_the_refetcher_runs_when_woken_and_when_due(place: Place) -> None:
-    place.platform.says("/orders/ord_1", document(payloads.order()))
+    place.platform.respond("/orders/ord_1", document(payloads.order()))
     working = rereader(place)
     running = asyncio.ensure_future(working.run())
     await ask(place)
     working.wake()
     await until(lambda: read(place) == ["orders/reread"], "the read")
     await until(lambda: queue_length(place) == 0, "an empty queue")
-    await killed(running)
+    await cancel_task(running)
 
 
 async def test_parents_are_looked_up_once_the_mirror_is_whole(place: Place) -> None:
-    place.platform.says("/customers/cus_1", document(payloads.customer()))
+    place.platform.respond("/customers/cus_1", document(payloads.customer()))
     await place.store.inbox.append(payloads.read("orders/read", payloads.order()))
     await fold_all(place.store)
     working = rereader(place)
     running = asyncio.ensure_future(working.run())
     working.release()
     await until(lambda: "customers/reread" in read(place), "the customer")
-    await killed(running)
+    await cancel_task(running)
     assert len(place.server.requests) == 1
 
 
@@ -324,7 +326,7 @@ async def test_an_empty_queue_sends_no_request(place: Place) -> None:
     running = asyncio.ensure_future(working.run())
     working.release()
     assert await working.work_off() == 0
-    await killed(running)
+    await cancel_task(running)
     assert place.server.requests == []
     assert place.clock.slept == []
 
@@ -339,7 +341,7 @@ async def test_a_conflict_from_before_a_clock_was_set_back_is_resolved_at_once(
     await place.store.inbox.append(payloads.arrival(said, at=AHEAD_SECONDS))
     await fold_all(place.store)
     await ask(place)
-    place.platform.says("/orders/ord_1", document(payloads.order(note="right")))
+    place.platform.respond("/orders/ord_1", document(payloads.order(note="right")))
     await rereader(place).work_off()
     await fold_all(place.store)
     assert await queued(place) == []
@@ -349,7 +351,7 @@ async def test_a_conflict_from_before_a_clock_was_set_back_is_resolved_at_once(
 async def test_a_refetch_delayed_by_a_fast_clock_does_not_wait_for_it(
     place: Place,
 ) -> None:
-    place.platform.says("/orders/ord_1", document(payloads.order()))
+    place.platform.respond("/orders/ord_1", document(payloads.order()))
     await ask(place)
     (row,) = await place.store.refetch_queue.next("main", 1)
     await place.store.refetch_queue.postpone(row, payloads.instant(AHEAD_SECONDS))
@@ -372,7 +374,7 @@ async def test_an_answer_that_cannot_be_read_is_quarantined_once(
     """The row stays, so that the object is fetched until its answer can be read."""
     path, object_id, shown, topics = KINDS[kind]
     answer = document({"data": UNREADABLE[kind]})
-    place.platform.says(f"{path}/{object_id}", answer)
+    place.platform.respond(f"{path}/{object_id}", answer)
     await ask(place, kind, object_id)
     again = rereader(place)
     for _ in range(4):
@@ -381,7 +383,7 @@ async def test_an_answer_that_cannot_be_read_is_quarantined_once(
         await place.clock.sleep(400)
     assert states(place.store.place).count("quarantined") == 1
     assert [(row[0], row[3]) for row in await queued(place)] == [(kind, 4)]
-    place.platform.says(f"{path}/{object_id}", document({"data": shown}))
+    place.platform.respond(f"{path}/{object_id}", document({"data": shown}))
     await again.work_off()
     await fold_all(place.store)
     assert await queued(place) == []
@@ -389,7 +391,7 @@ async def test_an_answer_that_cannot_be_read_is_quarantined_once(
 
 
 async def test_a_refetch_lets_the_commands_of_its_order_go(place: Place) -> None:
-    place.platform.says("/orders/ord_1", document({"data": payloads.order(at=9)}))
+    place.platform.respond("/orders/ord_1", document({"data": payloads.order(at=9)}))
     event = payloads.envelope("orders/updated", payloads.order(status=None))
     await place.store.inbox.append(payloads.arrival(event))
     await fold_all(place.store)

@@ -40,11 +40,11 @@ async def meet(place: Place) -> StoreFacts:
 
 def everywhere(place: Place, answer: bytes) -> None:
     for path in (*LISTS, "/store"):
-        place.platform.says(path, answer)
+        place.platform.respond(path, answer)
 
 
 async def test_platform_is_known_by_its_facts(place: Place) -> None:
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     assert await meet(place) == KNOWN
 
 
@@ -53,7 +53,7 @@ async def test_a_damaged_identity_is_not_fetched_again(
     place: Place, begins: bytes
 ) -> None:
     """Another store might answer by now, and take the place of the one mirrored."""
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     await meet(place)
     known = await place.store.kv.get("facts:main")
     assert known is not None
@@ -72,12 +72,12 @@ async def test_a_platform_without_store_facts_is_accepted(place: Place) -> None:
 async def test_the_names_of_today_replace_those_of_an_earlier_start(
     place: Place,
 ) -> None:
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     await meet(place)
     place.client.tracking = ("carrier", "awb")
     renamed = replace(KNOWN, tracking=("carrier", "awb"))
     assert await meet(place) == renamed
-    place.platform.says("/store", problem(404, "NOT_FOUND"))
+    place.platform.respond("/store", problem(404, "NOT_FOUND"))
     assert await meet(place) == renamed
     everywhere(place, problem(503, "AWAY"))
     place.client.tracking = ("courier", "code")
@@ -136,7 +136,7 @@ async def test_an_address_without_a_server_is_found_at_first_contact(
 async def test_later_starts_continue_with_the_known_facts(
     name: str, place: Place
 ) -> None:
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     assert await meet(place) == KNOWN
     everywhere(place, WRONG[name][0])
     assert await meet(place) == KNOWN
@@ -155,28 +155,28 @@ FORGETFUL = {
 @pytest.mark.parametrize("name", FORGETFUL)
 async def test_the_currency_is_not_lost(name: str, place: Place) -> None:
     """Without it every price of a yen store would be read a hundred times too high."""
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     await meet(place)
-    place.platform.says("/store", FORGETFUL[name])
+    place.platform.respond("/store", FORGETFUL[name])
     assert await meet(place) == KNOWN
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     assert await meet(place) == KNOWN
 
 
 async def test_new_facts_replace_the_old_ones(place: Place) -> None:
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     await meet(place)
     changed = document({"data": {"id": "sto_1", "currency": "INR"}})
-    place.platform.says("/store", changed)
+    place.platform.respond("/store", changed)
     assert (await meet(place)).currency == "INR"
     everywhere(place, HTML)
     assert (await meet(place)).currency == "INR"
 
 
 async def test_key_without_some_scopes_is_good_enough(place: Place) -> None:
-    place.platform.says("/inventory", problem(403, "INSUFFICIENT_SCOPE"))
-    place.platform.says("/products", problem(403, "INSUFFICIENT_SCOPE"))
-    place.platform.says("/store", STORE)
+    place.platform.respond("/inventory", problem(403, "INSUFFICIENT_SCOPE"))
+    place.platform.respond("/products", problem(403, "INSUFFICIENT_SCOPE"))
+    place.platform.respond("/store", STORE)
     assert await meet(place) == KNOWN
 
 
@@ -210,22 +210,22 @@ async def leaves(transport: Transport) -> None:
 
 
 async def test_another_store_is_refused_with_the_remedy(place: Place) -> None:
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     await meet(place)
-    place.platform.says("/store", OTHER)
+    place.platform.respond("/store", OTHER)
     with pytest.raises(OtherStore) as failure:
         await meet(place)
     for part in ("stores.main", place.server.url, "sto_1", "sto_2", str(DATABASE)):
         assert part in str(failure.value)
     assert "--config" in str(failure.value)
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     assert await meet(place) == KNOWN
 
 
 async def test_nothing_leaves_for_another_store(place: Place) -> None:
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     await meet(place)
-    place.platform.says("/store", OTHER)
+    place.platform.respond("/store", OTHER)
     transport, _, told = guarded(place)
     place.server.requests.clear()
     for _ in range(2):
@@ -239,15 +239,15 @@ async def test_nothing_leaves_for_another_store(place: Place) -> None:
 
 
 async def test_the_store_of_each_new_key_is_checked(place: Place) -> None:
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     await meet(place)
     transport, _, told = guarded(place)
     await leaves(transport)
-    place.platform.says("/store", OTHER)
+    place.platform.respond("/store", OTHER)
     transport.use_key("svc_live_of_another_store")
     with pytest.raises(NotSent, match="sto_2"):
         await transport.get("/orders", {})
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     transport.use_key("svc_live_b")
     await leaves(transport)
     assert place.server.requests[-1].headers["authorization"] == "Bearer svc_live_b"
@@ -262,15 +262,15 @@ UNTOLD = {"away": message(503), "failing": problem(500, "OOPS")}
 async def test_nothing_is_sent_before_the_store_is_identified(
     name: str, place: Place
 ) -> None:
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     await meet(place)
     transport, _, told = guarded(place)
-    place.platform.says("/store", UNTOLD[name])
+    place.platform.respond("/store", UNTOLD[name])
     with pytest.raises(NotSent, match="could not check to which store"):
         await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     await leaves(transport)
-    place.platform.says("/store", OTHER)
+    place.platform.respond("/store", OTHER)
     await leaves(transport)  # it was asked for once
     assert told == []
     await transport.close()
@@ -279,7 +279,7 @@ async def test_nothing_is_sent_before_the_store_is_identified(
 async def test_nothing_is_sent_while_the_known_store_cannot_be_read(
     place: Place,
 ) -> None:
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     await meet(place)
     transport, _, told = guarded(place)
     with locked(place.store.place, "ACCESS EXCLUSIVE"):
@@ -295,9 +295,9 @@ async def test_nothing_is_sent_while_the_known_store_cannot_be_read(
 async def test_a_platform_without_a_store_id_is_believed(
     name: str, place: Place
 ) -> None:
-    place.platform.says("/store", STORE)
+    place.platform.respond("/store", STORE)
     await meet(place)
-    place.platform.says("/store", FORGETFUL[name])
+    place.platform.respond("/store", FORGETFUL[name])
     transport, _, _ = guarded(place)
     await leaves(transport)
     await transport.close()

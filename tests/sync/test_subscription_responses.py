@@ -52,7 +52,7 @@ def admission() -> Admission:
 @pytest.fixture
 def guardian(place: Place, tmp_path: Path, admission: Admission) -> SubscriptionManager:
     keyring = WebhookSecretFile(tmp_path, "main", lambda _: None)
-    place.platform.says("/webhooks", document({"data": []}))
+    place.platform.respond("/webhooks", document({"data": []}))
     return SubscriptionManager(
         "main",
         URL,
@@ -66,13 +66,13 @@ def guardian(place: Place, tmp_path: Path, admission: Admission) -> Subscription
 def shows(place: Place, **members: Any) -> None:
     """Let the platform show our subscription, with these members."""
     page = document({"data": [HOOK | members]})
-    place.platform.says("/webhooks", page, document({"data": []}))
+    place.platform.respond("/webhooks", page, document({"data": []}))
 
 
 def delivered(place: Place, status: int, at: int) -> None:
     attempts = [{"at": payloads.instant(at), "statusCode": status}]
     page = document({"data": [{"attempts": None}, {"attempts": attempts}]})
-    place.platform.says("/webhooks/wh_1/deliveries", page)
+    place.platform.respond("/webhooks/wh_1/deliveries", page)
 
 
 def sent(place: Place, method: str) -> list[Any]:
@@ -92,7 +92,7 @@ async def test_a_strange_answer_is_reported(
     name: str, place: Place, guardian: SubscriptionManager
 ) -> None:
     strange = {"data": [{"attempts": [{"at": "yesterday"}]}]}
-    place.platform.says("/webhooks/wh_1/deliveries", document(strange))
+    place.platform.respond("/webhooks/wh_1/deliveries", document(strange))
     shows(place, **STRANGE[name])
     await guardian.check()
     assert "could not be checked or repaired" in guardian.state()
@@ -123,7 +123,7 @@ async def test_without_evidence_no_secret_is_replaced(
     assert sent(place, "POST") == []
     assert sent(place, "PUT") == [{"status": "ACTIVE"}] * 3
     why = ""
-    place.platform.says("/webhooks/wh_1/rotate-secret", document(GIVEN))
+    place.platform.respond("/webhooks/wh_1/rotate-secret", document(GIVEN))
     shows(place, consecutiveFailures=4)
     await guardian.check()
     assert len(sent(place, "POST")) == 1
@@ -132,7 +132,7 @@ async def test_without_evidence_no_secret_is_replaced(
 async def test_a_list_of_strange_rows_is_reported(
     place: Place, guardian: SubscriptionManager
 ) -> None:
-    place.platform.says("/webhooks", document({"data": [7]}))
+    place.platform.respond("/webhooks", document({"data": [7]}))
     await guardian.check()
     assert "could not be checked or repaired" in guardian.state()
 
@@ -141,7 +141,7 @@ async def test_a_foreign_row_may_be_strange(
     place: Place, guardian: SubscriptionManager
 ) -> None:
     rows = document({"data": [{"address": 7}, HOOK]})
-    place.platform.says("/webhooks", rows, document({"data": []}))
+    place.platform.respond("/webhooks", rows, document({"data": []}))
     await guardian.check()
     assert guardian.state() == ""
 
@@ -157,7 +157,7 @@ async def test_a_list_without_pages_ends_though_its_rows_move(
         row = HOOK | {"deliveries": len(asked)}
         await connection.send(document({"data": [row]}))
 
-    place.platform.says("/webhooks", say)
+    place.platform.respond("/webhooks", say)
     async with asyncio.timeout(30):
         await guardian.check()
     assert guardian.state() == ""
@@ -174,7 +174,7 @@ async def test_a_list_without_an_end_is_reported_and_nothing_created(
         row = HOOK | {"id": f"wh_{len(asked)}", "address": "https://other.example"}
         await connection.send(document({"data": [row]}))
 
-    place.platform.says("/webhooks", say)
+    place.platform.respond("/webhooks", say)
     async with asyncio.timeout(60):
         await guardian.check()
     assert "has more than 100 pages" in guardian.state()
@@ -185,7 +185,7 @@ async def test_without_topics_it_gets_them(
     place: Place, guardian: SubscriptionManager
 ) -> None:
     shows(place, topics=None)
-    place.platform.says("/webhooks/wh_1", document({"data": HOOK}))
+    place.platform.respond("/webhooks/wh_1", document({"data": HOOK}))
     await guardian.check()
     assert sent(place, "PUT") == [{"topics": list(TOPICS)}]
 
@@ -193,7 +193,7 @@ async def test_without_topics_it_gets_them(
 async def test_a_full_database_is_reported(
     place: Place, guardian: SubscriptionManager, admission: Admission
 ) -> None:
-    place.platform.says("/webhooks", document({"data": []}), document(GIVEN))
+    place.platform.respond("/webhooks", document({"data": []}), document(GIVEN))
     admission.busy = True
     await guardian.check()
     assert "the disk is full" in guardian.state()
@@ -203,7 +203,7 @@ async def test_a_full_disk_is_reported(
     place: Place, guardian: SubscriptionManager, tmp_path: Path
 ) -> None:
     (tmp_path / "secrets" / "main.new").mkdir(parents=True)
-    place.platform.says("/webhooks", document({"data": []}), document(GIVEN))
+    place.platform.respond("/webhooks", document({"data": []}), document(GIVEN))
     await guardian.check()
     assert "main.new" in guardian.state()
 
@@ -211,7 +211,7 @@ async def test_a_full_disk_is_reported(
 async def test_a_quiet_shop_s_secret_is_replaced_once(
     place: Place, guardian: SubscriptionManager, admission: Admission
 ) -> None:
-    place.platform.says("/webhooks/wh_1/rotate-secret", document(GIVEN))
+    place.platform.respond("/webhooks/wh_1/rotate-secret", document(GIVEN))
     delivered(place, 401, at=10)
     for _ in range(3):
         shows(place, consecutiveFailures=1)
@@ -234,7 +234,7 @@ async def test_a_topic_that_is_forbidden_costs_no_other(
     place: Place, guardian: SubscriptionManager
 ) -> None:
     shows(place, topics=["orders/create"])
-    place.platform.says(
+    place.platform.respond(
         "/webhooks/wh_1", document(NO_CUSTOMERS, 403), document({"data": HOOK})
     )
     await guardian.check()
@@ -271,8 +271,8 @@ def speaks_plainly(place: Place, *forbidden: str) -> list[str]:
         topics[:] = wanted
         await connection.send(document(GIVEN))
 
-    place.platform.says("/webhooks", say)
-    place.platform.says("/webhooks/wh_1", say)
+    place.platform.respond("/webhooks", say)
+    place.platform.respond("/webhooks/wh_1", say)
     return topics
 
 
@@ -327,7 +327,7 @@ async def test_a_repair_that_fails_halfway_is_reported(
 ) -> None:
     shows(place, topics=["orders/create"])
     refused = document({"error": "not allowed"}, 403)
-    place.platform.says("/webhooks/wh_1", refused, message(500))
+    place.platform.respond("/webhooks/wh_1", refused, message(500))
     await guardian.check()
     assert "could not be repaired: 500" in guardian.state()
 
@@ -337,7 +337,7 @@ async def test_each_answer_is_checked(
 ) -> None:
     shows(place, topics=["orders/create"], status="DISABLED")
     refused = document({"code": "INSUFFICIENT_SCOPE"}, 403)
-    place.platform.says("/webhooks/wh_1", refused, message(500))
+    place.platform.respond("/webhooks/wh_1", refused, message(500))
     await guardian.check()
     assert sent(place, "PUT")[-1] == {"status": "ACTIVE"}
     assert "could not be repaired" in guardian.state()

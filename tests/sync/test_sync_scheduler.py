@@ -18,7 +18,7 @@ from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.full_sync import GivenUp
 from scenes import payloads
 from scenes.clock import PacedClock
-from scenes.pushing import killed
+from scenes.pushing import cancel_task
 from scenes.scripted_platform import Connection, Request, document, message
 from scenes.stored import count, passes, values_of
 from scenes.waiting import until
@@ -39,7 +39,7 @@ async def running(place: Place) -> AsyncIterator[Reconciler]:
     async with reconciling(place) as reconciler:
         task = asyncio.ensure_future(reconciler.run())
         yield reconciler
-        await killed(task)
+        await cancel_task(task)
 
 
 def ended(place: Place, job: str) -> set[str]:
@@ -69,7 +69,7 @@ async def fail(_: Request, connection: Connection) -> None:
 
 
 async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
-    place.platform.says("/orders", fail)
+    place.platform.respond("/orders", fail)
     guarded: list[None] = []
 
     async def guard() -> None:
@@ -79,14 +79,14 @@ async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
         task = asyncio.ensure_future(reconciler.run())
         await until(lambda: ended(place, "backfill") == OTHERS, "the other lists")
         await until(lambda: guarded, "the guard")
-        place.platform.says("/products", document({"data": [payloads.product()]}))
+        place.platform.respond("/products", document({"data": [payloads.product()]}))
         reconciler.request_poll()
         await until(lambda: count(place.store.place, "products"), "a look")
         reconciler.request_full_sync()
         await until(lambda: ended(place, "full") == OTHERS, "the other walks")
         reconciler.request_full_sync()
         assert not reconciler.filled.is_set()
-        await killed(task)
+        await cancel_task(task)
 
 
 LATE = 600.0
@@ -110,7 +110,7 @@ class Paced:
             self.clock.passes(PACE)
             await connection.send(answer(request))
 
-        self.place.platform.says(path, answered)
+        self.place.platform.respond(path, answered)
 
     async def held_up(self, reconciler: Reconciler) -> float:
         """Run it until the lists are read, or for an hour; return the seconds."""
@@ -123,7 +123,7 @@ class Paced:
         took = self.clock.monotonic()
         for each in ends:
             each.cancel()
-        await killed(task)
+        await cancel_task(task)
         return took
 
 
@@ -193,7 +193,7 @@ async def test_pages_before_one_that_fails_are_kept(
         return await compare(*arguments)
 
     monkeypatch.setattr(MirrorRepair, "differing", slow)
-    place.platform.says("/orders", orders)
+    place.platform.respond("/orders", orders)
     async with reconciling(place) as reconciler:
         with pytest.raises(GivenUp):
             await reconciler.read_lists("backfill", ["orders"], patience_seconds=0)
@@ -210,7 +210,7 @@ async def test_a_list_is_polled_once_it_was_read(place: Place) -> None:
         await go_on.wait()
         await connection.send(document({"data": []}))
 
-    place.platform.says("/orders", slow)
+    place.platform.respond("/orders", slow)
     async with running(place) as reconciler:
         await seen.wait()
         reconciler.request_poll()
@@ -226,15 +226,15 @@ async def test_an_outage_is_logged_once_and_so_is_its_end(
 ) -> None:
     async with reconciling(place) as reconciler:
         for path in ("/orders", "/products", "/customers", "/inventory/history"):
-            place.platform.says(path, message(500))
+            place.platform.respond(path, message(500))
         for _ in range(5):
             await reconciler.poll()
         told = said.count("reconcile.failed")
         # Each list is named; none is named again.
         assert told == 4
-        place.platform.said.clear()
-        place.platform.says("/inventory/history", document({"data": []}))
-        place.platform.says("/customers", document({"data": []}))
+        place.platform.responses.clear()
+        place.platform.respond("/inventory/history", document({"data": []}))
+        place.platform.respond("/customers", document({"data": []}))
         for _ in range(2):
             await reconciler.poll()
     assert said.count("reconcile.failed") == told
@@ -265,7 +265,7 @@ def ids(listed: list[Any]) -> list[str]:
 
 async def test_a_page_that_is_too_long_is_read_in_parts(place: Place) -> None:
     wide = Wide(130)
-    place.platform.says("/orders", wide)
+    place.platform.respond("/orders", wide)
     async with reconciling(place) as reconciler:
         (walk,) = await reconciler.read_lists("backfill", ["orders"])
     assert values_of(place.store.place, "orders", "id") == ids(wide.listed)
@@ -276,7 +276,7 @@ async def test_a_page_that_is_too_long_is_read_in_parts(place: Place) -> None:
 
 async def test_a_row_that_is_too_long_by_itself_is_reported(place: Place) -> None:
     wide = Wide(1, widest=1_100_000)
-    place.platform.says("/orders", wide)
+    place.platform.respond("/orders", wide)
     with pytest.raises(ResponseTooLong, match="1000000 bytes"):
         await place.client.page("/orders", 1, Priority.SWEEP)
     assert wide.limits == [100, 50, 25, 5, 1]
