@@ -21,7 +21,7 @@ from loguru import logger
 from scenes import leftovers, postgres_text, tracking_tokens
 from scenes.loop_guard import LoopGuard, on_purpose
 from scenes.postgres_databases import PostgresDatabases, postgres_databases
-from scenes.recorded_exchanges import HEARD
+from scenes.recorded_exchanges import EXCHANGE_FILES
 from scenes.requirements import everything_is_required
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def pytest_terminal_summary(
 
 
 def _told() -> list[str]:
-    return leftovers.all_told()
+    return leftovers.all_reports()
 
 
 def _leaks_at_the_end() -> list[str]:
@@ -282,7 +282,11 @@ def _answers_are_described() -> Iterator[None]:
     """Fail a test to which a reference server said what its document does not say."""
     yield
     with on_purpose():
-        found = [flaw for exchange in HEARD.take() for flaw in _flaws_of(exchange)]
+        found = [
+            flaw
+            for exchange in EXCHANGE_FILES.read_new()
+            for flaw in _flaws_of(exchange)
+        ]
     if found:
         lines = [f"{len(found)} flaws in what the reference server answered", *found]
         pytest.fail("\n".join(lines[:20]), pytrace=False)

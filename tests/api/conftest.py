@@ -28,7 +28,7 @@ def engine(database: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 async def office(tmp_path: Path) -> AsyncIterator[Office]:
     """A dashboard with one user of each role."""
     async with open_office(tmp_path) as opened:
-        await opened.people()
+        await opened.add_users()
         yield opened
 
 

@@ -119,7 +119,7 @@ async def test_a_job_is_paused_and_resumed(office: Office, program: Program) -> 
 
 async def test_a_connection_is_triggered_now(office: Office, program: Program) -> None:
     done = await program.post("/connectors/courier/run")
-    assert (done, office.asked) == ({"records": {"accepted": 2}}, ["courier"])
+    assert (done, office.requests) == ({"records": {"accepted": 2}}, ["courier"])
     refused = await program.post("/connectors/none/run", {}, 422)
     assert "the connections are: courier" in refused["detail"]
 

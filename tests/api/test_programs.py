@@ -87,7 +87,7 @@ def test_a_kill_between_two_submissions_neither_loses_nor_doubles_one(
             ),
             "the orders are mirrored",
         )
-        program = Program((office.live() or {})["admin_url"], token)
+        program = Program((office.read_status() or {})["admin_url"], token)
         answered = [program.submit(str(n), n).json() for n in numbers[: ORDERS // 2]]
         daemon.kill()
         again = DaemonProcess(office)

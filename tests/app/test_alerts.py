@@ -14,8 +14,8 @@ from backhaul.core.clock import to_text
 from scenes import payloads
 from scenes.clock import START
 from scenes.daemon import connected
-from scenes.damaged_rows import insert, lose, overwrite
-from scenes.databases import states
+from scenes.damaged_rows import delete_rows, insert, overwrite
+from scenes.databases import event_states
 from scenes.reference_shop import Shop, open_shop
 from scenes.stored import job_state
 from scenes.waiting import until
@@ -110,7 +110,7 @@ async def test_webhooks_of_another_store_are_notified_once(
             assert answer.status_code == 200
         await until(lambda: "stranger main" in told(heard, "begun"), "told")
         await until(
-            lambda: states(office.place).count("unhandled") == 2,
+            lambda: event_states(office.place).count("unhandled") == 2,
             "both",
         )
     assert told(heard, "begun").count("stranger main") == 1
@@ -124,6 +124,6 @@ async def test_stopped_counts_are_notified_until_an_operator_resumes_them(
         stop = {"name": "targets:stopped:main", "value": "two moved"}
         insert(office.place, "kv", **stop)
         await until(lambda: "counts main" in told(heard, "begun"), "told")
-        lose(office.place, "kv", **stop)
+        delete_rows(office.place, "kv", **stop)
         await until(lambda: "counts main" in told(heard, "over"), "over")
     assert told(heard, "begun").count("counts main") == 1

@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.core.webhook import TOPICS
 from scenes import leftovers
-from scenes.daemon import NOBODY, Office, running
+from scenes.daemon import UNUSED_ADDRESS, Office, running
 from scenes.reference_shop import open_shop
 from scenes.stored import rows_of
 from scenes.waiting import until
@@ -51,7 +51,7 @@ async def shops(tmp_path: Path) -> AsyncIterator[list[Shop]]:
 
 
 async def subscribe(shop: Shop, *topics: str) -> dict[str, str]:
-    body = {"address": NOBODY, "topics": topics}
+    body = {"address": UNUSED_ADDRESS, "topics": topics}
     hook: dict[str, str] = (await shop.v1("POST", "/webhooks", body)).data
     leftovers.issued(hook["secret"])
     return hook

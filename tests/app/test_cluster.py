@@ -226,7 +226,7 @@ async def test_ownership_is_checked_again_when_another_member_is_silent(
     scene = Scene(clock=clock)
     scene.ownership.shift = Shift(silent_seconds=silent_seconds)
     running = asyncio.create_task(scene.stores.run())
-    await clock.asleep(BALANCE_SECONDS)
+    await clock.await_sleeper(BALANCE_SECONDS)
     clock.slept.clear()
     await clock.advance(BALANCE_SECONDS)
     await until(lambda: clock.slept, "it waits for the next check")

@@ -44,7 +44,7 @@ def test_a_withdrawn_cancellation_is_read_again(platform: ReferenceProcess) -> N
         for said in (wrong, order | {"updatedAt": "2099-01-02T00:00:00.000Z"}):
             body = envelope("orders/updated", said, sequence=0, storeId=None)
             secret = started.office.webhook_secret.encode()
-            url = f"{(started.office.live() or {})['public_url']}/webhooks/main"
+            url = f"{(started.office.read_status() or {})['public_url']}/webhooks/main"
             headers = signed(body, secret)
             assert httpx.post(url, content=body, headers=headers).status_code == 200
         read = {"topic": "orders/reread"}

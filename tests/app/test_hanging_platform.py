@@ -11,7 +11,7 @@ from backhaul.app.daemon import Daemon, Environment
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store.sqlite.opening import open_store
-from scenes.daemon import NOBODY, Office
+from scenes.daemon import UNUSED_ADDRESS, Office
 from scenes.silent_platform import Hanging
 from scenes.waiting import HANG_SECONDS
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def office() -> Iterator[Office]:
-    made = Office(NOBODY.removesuffix("/hook"), "svc_live_" + "0" * 40)
+    made = Office(UNUSED_ADDRESS.removesuffix("/hook"), "svc_live_" + "0" * 40)
     yield made
     made.remove()
 

@@ -21,7 +21,7 @@ from backhaul.ingest.secret_rings import SecretRings
 from backhaul.settings.telemetry import Telemetry
 from backhaul.store import open_inbox_file, open_store
 from backhaul.store.inbox import Arrival
-from scenes.daemon import NOBODY, DaemonProcess, Office, running
+from scenes.daemon import UNUSED_ADDRESS, DaemonProcess, Office, running
 from scenes.loop_guard import on_purpose
 from scenes.payloads import STORE_ID, envelope, instant, order, signed
 from scenes.stored import rows_of, values_of
@@ -40,7 +40,7 @@ FACTS = f'{{"store_id":"{STORE_ID}","currency":"INR"}}'
 @pytest.fixture
 async def office() -> AsyncIterator[Office]:
     """A daemon that knows its store, whose platform is away."""
-    made = Office(NOBODY.removesuffix("/hook"), "svc_live_" + "0" * 40)
+    made = Office(UNUSED_ADDRESS.removesuffix("/hook"), "svc_live_" + "0" * 40)
     made.write(**{'[public]\nhost = "127.0.0.1"': PUBLIC})
     store = open_store(made.database, SystemClock())
     store.start()

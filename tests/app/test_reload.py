@@ -14,7 +14,7 @@ from backhaul.cli import context
 from scenes.daemon import in_process
 from scenes.payloads import envelope, order, signed
 from scenes.service_manager import handing, kept_socket, manager
-from scenes.silent_platform import met_before, supervised
+from scenes.silent_platform import office_with_known_store, supervised
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def told() -> Iterator[list[dict[str, Any]]]:
 
 @asynccontextmanager
 async def running() -> AsyncIterator[tuple[Office, Daemon]]:
-    async with met_before() as office:
+    async with office_with_known_store() as office:
         with kept_socket() as kept:
             async with supervised(office, handing(kept)) as daemon:
                 yield office, daemon
@@ -131,19 +131,19 @@ async def test_a_mistake_changes_nothing_and_is_logged_in_one_line() -> None:
 
 
 async def test_the_manager_hears_of_it(tmp_path: Path) -> None:
-    async with met_before() as office:
+    async with office_with_known_store() as office:
         with kept_socket() as kept, manager(tmp_path / "notify") as heard:
             by = handing(kept, heard=heard)
             async with supervised(office, by) as daemon:
-                await until(lambda: heard.hears("READY=1"), "it is ready")
+                await until(lambda: heard.has_received("READY=1"), "it is ready")
                 daemon.reload()
-                await until(lambda: heard.hears("RELOADING=1"), "it reads")
-                await until(lambda: heard.hears("READY=1"), "it is ready again")
-            assert heard.hears("STOPPING=1")
+                await until(lambda: heard.has_received("RELOADING=1"), "it reads")
+                await until(lambda: heard.has_received("READY=1"), "it is ready again")
+            assert heard.has_received("STOPPING=1")
 
 
 async def test_a_store_more_or_less_needs_a_restart() -> None:
-    async with met_before() as office:
+    async with office_with_known_store() as office:
         running = context.settings(office.config)
         office.more = '[stores.other]\nbase_url = "http://o.example"\napi_key = "k"\n'
         office.write(**{'type = "scanner"': 'type = "scanner"\nstore = "main"'})
@@ -157,7 +157,7 @@ async def test_a_store_more_or_less_needs_a_restart() -> None:
 
 
 async def test_a_schedule_that_repeats_the_default_is_a_change() -> None:
-    async with met_before() as office:
+    async with office_with_known_store() as office:
         running = context.settings(office.config)
         office.more = '[jobs.push_fulfillments]\nevery = "5s"\n'
         office.write()

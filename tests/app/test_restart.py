@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scenes.service_manager import handing, kept_socket
-from scenes.silent_platform import STORE_ID, met_before, supervised
+from scenes.silent_platform import STORE_ID, office_with_known_store, supervised
 from scenes.stored import bodies
 from scenes.waiting import until
 from scenes.webhook_load import Load
@@ -18,7 +18,7 @@ STARTS = 4
 
 
 async def test_restarts_under_load_lose_and_refuse_nothing() -> None:
-    async with met_before() as office:
+    async with office_with_known_store() as office:
         with kept_socket() as kept:
             port = kept.getsockname()[1]
             load = Load(port, office.webhook_secret, STORE_ID)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from scenes.daemon import Said, backhaul
+from scenes.daemon import CommandResult, backhaul
 from scenes.databases import count
 from scenes.loop_guard import on_purpose
 from scenes.postgres import postgres
@@ -30,7 +30,7 @@ SPOOLING = {
 }
 
 
-def backhaul_at(replica: Replica, *arguments: str) -> Said:
+def backhaul_at(replica: Replica, *arguments: str) -> CommandResult:
     """Run a command beside a replica."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BACKHAUL_DATABASE__URL", replica.url)

@@ -44,19 +44,19 @@ def test_every_word_arrives_as_the_manager_reads_it(ears: Path | str) -> None:
         told.ready("receives at x")
         told.reloading()
         told.stopping()
-        assert heard.hears("EXTEND_TIMEOUT_USEC=90000000")
-        assert heard.hears("READY=1")
-        assert heard.hears("RELOADING=1")
-        assert not heard.hears("READY=1")
-        assert heard.hears("STOPPING=1")
+        assert heard.has_received("EXTEND_TIMEOUT_USEC=90000000")
+        assert heard.has_received("READY=1")
+        assert heard.has_received("RELOADING=1")
+        assert not heard.has_received("READY=1")
+        assert heard.has_received("STOPPING=1")
 
 
 def test_a_reload_carries_the_moment_it_began(tmp_path: Path) -> None:
     with manager(tmp_path / "notify") as heard:
         ServiceManager(heard.environ, OURS).reloading()
-        assert not heard.hears("nothing")
-        assert heard.heard[0][1].startswith("MONOTONIC_USEC=")
-        assert heard.heard[0][1][15:].isdigit()
+        assert not heard.has_received("nothing")
+        assert heard.received[0][1].startswith("MONOTONIC_USEC=")
+        assert heard.received[0][1][15:].isdigit()
 
 
 def test_without_a_manager_nothing_is_notified_and_nothing_fails(
@@ -98,10 +98,10 @@ class Feeding:
         self._clock = clock
 
     async def fed_within(self, seconds: float) -> bool:
-        while self._heard.hears(FED):
+        while self._heard.has_received(FED):
             pass
         await self._clock.advance(seconds)
-        return self._heard.hears(FED)
+        return self._heard.has_received(FED)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ async def feeding(tmp_path: Path, writer: Writer) -> AsyncIterator[Feeding]:
         told = ServiceManager(heard.environ | WATCHDOG, OURS)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(told.feed(writer, clock))
-            await clock.asleep()
+            await clock.await_sleeper()
             yield Feeding(heard, clock)
             running.cancel()
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from scenes.cluster_members import owners
-from scenes.daemon import Said, backhaul
+from scenes.daemon import CommandResult, backhaul
 from scenes.postgres import Postgres, postgres
 from scenes.reference_process import ReferenceProcess, reference
 from scenes.replicas import Replica, replicas
@@ -57,7 +57,7 @@ def pair(
         yield owner, standby
 
 
-def backhaul_at(replica: Replica, *arguments: str) -> Said:
+def backhaul_at(replica: Replica, *arguments: str) -> CommandResult:
     """Run a command beside a replica."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BACKHAUL_DATABASE__URL", replica.url)

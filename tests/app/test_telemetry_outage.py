@@ -20,7 +20,7 @@ from backhaul.observe.metrics import Metrics
 from backhaul.observe.otel.telemetry import SDK_LOGGER, Telemetry
 from backhaul.settings.telemetry import Telemetry as Settings
 from backhaul.store.sqlite.opening import open_store
-from scenes.daemon import NOBODY, Office, connected
+from scenes.daemon import UNUSED_ADDRESS, Office, connected
 from scenes.otlp_collector import collecting
 from scenes.reference_shop import open_shop
 from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of
@@ -44,7 +44,7 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.fixture
 def office() -> Iterator[Office]:
-    made = Office(NOBODY.removesuffix("/hook"), "svc_live_" + "0" * 40)
+    made = Office(UNUSED_ADDRESS.removesuffix("/hook"), "svc_live_" + "0" * 40)
     yield made
     made.remove()
 

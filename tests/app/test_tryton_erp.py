@@ -101,7 +101,7 @@ class Day:
         return self.erp.rows("SELECT reference, state FROM sale_sale ORDER BY id")
 
     def ship(self, order: str, tracking: str) -> None:
-        with self.erp.house() as house:
+        with self.erp.log_in() as house:
             number = house.ship(order, tracking)
         self.done_at = to_text(SystemClock().now())
         self.causes.append(
@@ -115,7 +115,7 @@ class Day:
         )
 
     def receive(self, sku: str, quantity: int) -> None:
-        with self.erp.house() as house:
+        with self.erp.log_in() as house:
             house.receive(sku, quantity)
         self.done_at = to_text(SystemClock().now())
 
@@ -179,7 +179,7 @@ class Day:
         for id_, order, state, code, quantity in lines:
             sold = units.setdefault((id_, order, state), Counter())
             sold[code] += int(quantity)
-        with self.erp.house() as house:
+        with self.erp.log_in() as house:
             on_hand = house.books().on_hand
         return TrytonBooks(
             [Sale(*key[1:], sold) for key, sold in units.items()], on_hand

@@ -17,7 +17,7 @@ from backhaul.store.operations import AuditEntry
 from backhaul.store.sqlite import file_backup
 from backhaul.store.sqlite.opening import open_store
 from scenes.commands import plan
-from scenes.daemon import NOBODY, Office, in_process
+from scenes.daemon import UNUSED_ADDRESS, Office, in_process
 from scenes.damaged_rows import insert
 from scenes.databases import started_store
 from scenes.later_steps import later_version, make_lacking, make_older
@@ -37,7 +37,7 @@ def later() -> Iterator[list[str]]:
 
 @pytest.fixture
 def office() -> Iterator[Office]:
-    made = Office(NOBODY.removesuffix("/hook"), "svc_live_" + "0" * 40)
+    made = Office(UNUSED_ADDRESS.removesuffix("/hook"), "svc_live_" + "0" * 40)
     yield made
     made.remove()
 

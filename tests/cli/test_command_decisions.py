@@ -17,7 +17,7 @@ from scenes.damaged_rows import insert_command
 from scenes.mirror_files import fill, lone_office, orders
 from scenes.shopper import buy, order_of
 from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of, values_of
-from scenes.terminal import at_a_terminal
+from scenes.terminal import run_at_terminal
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def test_an_operator_sees_the_request_and_confirms_it(
     answer: bytes, parcels: int, case: Case
 ) -> None:
     words = ("commands", "resend", case.id, "--reason", "x")
-    code, told = at_a_terminal(case.office.config, answer, *words)
+    code, told = run_at_terminal(case.office.config, answer, *words)
     shown = " ".join(told.split())
     assert f"POST /orders/{case.order['id']}/fulfill" in shown
     assert f'"trackingNumber":"{case.number}"' in shown

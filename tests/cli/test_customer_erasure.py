@@ -15,7 +15,7 @@ from scenes.daemon import connected_process, in_process
 from scenes.mirror_files import fill, lone_office
 from scenes.shopper import buy
 from scenes.stored import count, rows_of, values_of
-from scenes.terminal import at_a_terminal
+from scenes.terminal import run_at_terminal
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def test_the_found_customer_is_shown_and_needs_confirmation(
     answer: bytes, office: Office
 ) -> None:
     words = ("customers", "erase", EMAIL)
-    code, told = at_a_terminal(office.config, answer, *words)
+    code, told = run_at_terminal(office.config, answer, *words)
     shown = " ".join(told.split())
     for what in (*WHOM, f"since {payloads.instant(0)}"):
         assert what in shown

@@ -10,10 +10,10 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.store import database_at, open_store
 from backhaul.store.database import sole_writer
-from scenes.daemon import NOBODY, Office, backhaul, in_process
+from scenes.daemon import UNUSED_ADDRESS, Office, backhaul, in_process
 from scenes.damaged_rows import insert
 from scenes.postgres import PASSWORD, USER, postgres
-from scenes.terminal import seen
+from scenes.terminal import terminal_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def server() -> Iterator[Postgres]:
 @pytest.fixture
 def office() -> Iterator[Office]:
     """A configuration with a database of three rows."""
-    made = Office(NOBODY.removesuffix("/hook"), "svc_live_" + "0" * 40)
+    made = Office(UNUSED_ADDRESS.removesuffix("/hook"), "svc_live_" + "0" * 40)
     open_store(made.database, SystemClock())
     for name in "abc":
         insert(made.database, "kv", name=name, value="1")
@@ -142,7 +142,7 @@ def test_a_server_that_does_not_answer_is_one_line(office: Office) -> None:
 
 
 def test_at_a_terminal_a_bar_names_the_table(server: Postgres, office: Office) -> None:
-    lines = seen(
+    lines = terminal_lines(
         *("migrate", "--to", server.empty()),
         config=office.config,
         columns=100,

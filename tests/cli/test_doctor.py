@@ -26,7 +26,7 @@ from backhaul.doctor.storage import Machine
 from backhaul.settings import Settings
 from scenes import broken_installations as planted
 from scenes.clock import VirtualClock
-from scenes.daemon import NOBODY, Office, daemon_process, in_process, office_of
+from scenes.daemon import UNUSED_ADDRESS, Office, daemon_process, in_process, office_of
 from scenes.mirror_files import fill, lone_office, orders
 from scenes.pushing import Platform
 from scenes.requirements import not_almighty
@@ -99,7 +99,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def office(platform: ReferenceProcess, database: Path) -> Iterator[Office]:
     with office_of(platform) as made:
-        planted.make_sound(made, database)
+        planted.repair_all(made, database)
         yield made
 
 
@@ -221,7 +221,7 @@ def test_problems_of_the_machine_are_found(office: Office, wrong: str) -> None:
 
 
 @contextmanager
-def hooked(platform: ReferenceProcess, address: str = NOBODY) -> Iterator[str]:
+def hooked(platform: ReferenceProcess, address: str = UNUSED_ADDRESS) -> Iterator[str]:
     """Subscribe; yields where the subscription is."""
     body = {"address": address, "topics": TOPICS}
     hook = platform.v1("POST", "/webhooks", body).data()

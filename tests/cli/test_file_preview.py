@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from connectors.layouts import FileLayout
-    from scenes.daemon import Said
+    from scenes.daemon import CommandResult
 
 WIDTH = 80
 LIST = text(
@@ -28,7 +28,7 @@ LIST = text(
 )
 
 
-def preview(path: Path, *options: object, config: Path | None = None) -> Said:
+def preview(path: Path, *options: object, config: Path | None = None) -> CommandResult:
     return in_process("connectors", "preview", path, *options, config=config)
 
 
@@ -46,7 +46,7 @@ def office() -> Iterator[Office]:
     office.remove()
 
 
-def section_of(said: Said) -> str:
+def section_of(said: CommandResult) -> str:
     """Return the proposed section, as an operator copies it."""
     return said.out.partition("# Proposed settings")[2].partition("\n")[2]
 

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.cli import context
 from backhaul.cli.init import check_address
-from scenes.daemon import NOBODY, Said, in_process
+from scenes.daemon import UNUSED_ADDRESS, CommandResult, in_process
 from scenes.terminal import Typist
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def key_file(platform: ReferenceProcess, tmp_path: Path) -> Path:
     return file
 
 
-def init(folder: Path, url: str, key_file: Path, *more: str) -> Said:
+def init(folder: Path, url: str, key_file: Path, *more: str) -> CommandResult:
     folder.mkdir(exist_ok=True)
     given = ("--url", url, "--key-file", key_file, *more)
     return in_process("init", *given, config=folder / "backhaul.toml")
@@ -118,7 +118,7 @@ def test_a_folder_that_is_missing_is_named(
 
 def test_an_unreachable_address_writes_nothing(key_file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "new"
-    said = init(folder, NOBODY.removesuffix("/hook"), key_file)
+    said = init(folder, UNUSED_ADDRESS.removesuffix("/hook"), key_file)
     assert (said.code, files_in(folder)) == (69, [])
     assert "127.0.0.1:9 cannot be connected to: Connection refused" in said.out
     assert "fix: correct the port of the URL" in said.out
@@ -209,7 +209,7 @@ def test_a_wrong_answer_at_a_terminal_is_prompted_for_again(
     config = tmp_path / "backhaul.toml"
     key = platform.store().api_key
     person = Typist("init", "--config", str(config))
-    person.answer("URL of the store's platform: ", NOBODY.removesuffix("/hook"))
+    person.answer("URL of the store's platform: ", UNUSED_ADDRESS.removesuffix("/hook"))
     person.answer("URL of the store's platform [", platform.public_url)
     person.answer("invisible", "svc_live_wrong")
     person.answer("URL of the store's platform [", "")

@@ -13,7 +13,7 @@ from backhaul.store.records import NewRecord, ReasonClass, Unmatched
 from backhaul_sdk import Bad, ReadValue
 from scenes import payloads
 from scenes.daemon import in_process, office_of
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.payloads import envelope
 from scenes.stored import values_of
 
@@ -42,7 +42,7 @@ async def fill(office: Office) -> None:
     async with started_store(office.database) as store:
         variants = [payloads.variant("v_1", sku="LAMP-02")]
         product = payloads.product(title="Lamp", variants=variants)
-        await take(store, envelope("products/create", product))
+        await append_and_fold(store, envelope("products/create", product))
         why = ReasonClass.UNKNOWN_SKU
         found = Unmatched("no", final=True, reason_class=why, subject="LAMP-2")
         records = [

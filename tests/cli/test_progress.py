@@ -10,7 +10,7 @@ import pytest
 from backhaul.cli.reconcile import LINE_ROWS
 from scenes.daemon import backhaul
 from scenes.large_store import Platform, serving
-from scenes.terminal import seen
+from scenes.terminal import terminal_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def config(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_at_a_terminal_a_bar_grows_to_its_end(config: Path) -> None:
-    screen = "\n".join(seen(*COMMAND, config=config, columns=100, lines=24))
+    screen = "\n".join(terminal_lines(*COMMAND, config=config, columns=100, lines=24))
     shown = [(int(done), total) for done, total in BAR.findall(screen)]
     done = [number for number, _ in shown]
     assert done == sorted(done)

@@ -8,7 +8,7 @@ import pytest
 
 from backhaul.store.database import sole_writer
 from scenes.daemon import backhaul, connected_process, in_process
-from scenes.damaged_rows import lose, overwrite
+from scenes.damaged_rows import delete_rows, overwrite
 from scenes.shopper import buy
 from scenes.stored import count
 from scenes.waiting import await_true
@@ -31,7 +31,7 @@ def daemon(platform: ReferenceProcess) -> Iterator[DaemonProcess]:
 
 def set_aside(office: Office) -> int:
     """Lose the orders, and quarantine their events; return how many they are."""
-    lose(office.database, "orders")
+    delete_rows(office.database, "orders")
     quarantined = {"state": "quarantined"}
     overwrite(office.database, "event_outcomes", quarantined, kind="order")
     return count(office.database, "events", **quarantined)

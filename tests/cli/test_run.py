@@ -23,7 +23,7 @@ from scenes.payloads import envelope, order, signed
 from scenes.processes import limited
 from scenes.shopper import buy, key_with, order_of
 from scenes.stored import COMMANDS_AND_TARGETS, count, rows_of, values_of
-from scenes.terminal import seen
+from scenes.terminal import terminal_lines
 from scenes.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ HEADER = "order,tracking_company,tracking_number"
 
 
 def scan(started: DaemonProcess, order: str, number: str) -> httpx.Response:
-    live = started.office.live() or {}
+    live = started.office.read_status() or {}
     return httpx.post(
         f"{live['public_url']}/connect/bench/scan",
         json={"mode": "pack", "code": order, "trackingNumber": number},
@@ -148,7 +148,9 @@ def test_a_key_without_the_scope_stops_sending_and_keeps_the_work(
             assert "INSUFFICIENT_SCOPE" in live["fulfill"]
             everything = (office.database, COMMANDS_AND_TARGETS, "state")
             await_true(lambda: values_of(*everything) == ["planned"], "it is kept")
-            screen = seen("status", config=office.config, columns=80, lines=24)
+            screen = terminal_lines(
+                "status", config=office.config, columns=80, lines=24
+            )
             assert screen[0].startswith("daemon             runs since 2")
             assert "fulfill waits: 403 INSUFFICIENT_SCOPE" in screen[1]
             assert "backhaul doctor" in screen[1]
@@ -162,7 +164,7 @@ def test_a_key_without_the_scope_stops_sending_and_keeps_the_work(
 
 
 def stopped(office: Office) -> dict[str, str]:
-    live = office.live() or {}
+    live = office.read_status() or {}
     found: dict[str, str] = live["stores"]["main"]["stopped"]
     return found
 
@@ -202,7 +204,7 @@ def test_a_second_daemon_is_refused(platform: ReferenceProcess) -> None:
             f"{office.folder}/state: another Backhaul process ({first.process.pid})"
             " uses this folder; stop that process, or set another state_dir"
         )
-        assert office.live() is not None
+        assert office.read_status() is not None
 
 
 def test_a_full_disk_is_answered_503_until_there_is_room(
@@ -334,7 +336,7 @@ def test_a_clean_stop_leaves_no_log_beside_the_database(
         office = started.office
         order = buy(platform)
         await_true(lambda: known(office, order["number"]), "the order is mirrored")
-        live = office.live() or {}
+        live = office.read_status() or {}
         login = httpx.get(f"{live['admin_url']}/login", follow_redirects=True)
         assert login.status_code == 200
         assert office.database.with_name("backhaul.db-wal").exists()

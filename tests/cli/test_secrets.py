@@ -41,7 +41,7 @@ def office(platform: ReferenceProcess, old: str) -> Iterator[Office]:
 
 
 def deliver(office: Office, secret: str) -> int:
-    url = f"{(office.live() or {})['public_url']}/webhooks/main"
+    url = f"{(office.read_status() or {})['public_url']}/webhooks/main"
     return httpx.post(
         url, content=BODY, headers=signed(BODY, secret.encode())
     ).status_code

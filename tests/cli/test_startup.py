@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from backhaul.__main__ import program_for
 from backhaul.cli.root import app
 from scenes.mirror_files import lone_office
-from scenes.silent_platform import met_before
+from scenes.silent_platform import office_with_known_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ async def test_a_daemon_is_ready_without_what_it_needs_later(tmp_path: Path) -> 
         "NOTIFY_SOCKET": str(tmp_path / "notify"),
         "SSL_CERT_FILE": str(tmp_path / "absent"),
     }
-    async with met_before() as office:
+    async with office_with_known_store() as office:
         command = [sys.executable, "-c", READY, "run", "--config", str(office.config)]
         done = await asyncio.to_thread(
             subprocess.run,

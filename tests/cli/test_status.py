@@ -26,7 +26,7 @@ from scenes.daemon import in_process
 from scenes.damaged_rows import insert_delivery, overwrite
 from scenes.databases import append, started_store
 from scenes.mirror_files import fill, lone_office, orders
-from scenes.terminal import Typist, seen
+from scenes.terminal import Typist, terminal_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,9 @@ async def _trouble(office: Office, parked: int) -> None:
 def test_the_status_fits_one_screen_without_wrapping(
     troubled: Office, columns: int, lines: int
 ) -> None:
-    shown = seen("status", config=troubled.config, columns=columns, lines=lines)
+    shown = terminal_lines(
+        "status", config=troubled.config, columns=columns, lines=lines
+    )
     assert len(shown) < lines  # the line where one types is left
     assert [line for line in shown if cell_len(line) > columns] == []
     assert "is not running; start it with" in shown[0]

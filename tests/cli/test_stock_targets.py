@@ -19,7 +19,7 @@ from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.daemon import in_process
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.mirror_files import lone_office
 from scenes.stored import rows_of, stock_targets, value_of
 
@@ -53,7 +53,7 @@ async def _count(office: Office) -> None:
             payloads.envelope("orders/create", payloads.order()),
             payloads.envelope("inventory/level_update", sold),
         ]
-        assert await take(store, *bodies) == []
+        assert await append_and_fold(store, *bodies) == []
         new = NewRecord(COUNT.key, encode(COUNT), "", "counts.csv:2", "c")
         matcher = Matcher(clock, 600.0)
         await store.records.accept("erp", "main", [new], None, matcher)

@@ -16,7 +16,7 @@ from scenes.stored import lists, rows_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scenes.daemon import Said
+    from scenes.daemon import CommandResult
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def office() -> Iterator[Office]:
     made.remove()
 
 
-def say(office: Office, *words: str) -> Said:
+def say(office: Office, *words: str) -> CommandResult:
     return in_process("tokens", *words, config=office.config)
 
 

@@ -19,14 +19,14 @@ from backhaul.core import webhook
 from backhaul.errors import BackhaulError
 from backhaul.traffic.sample_events import SAMPLES
 from scenes.daemon import (
-    NOBODY,
+    UNUSED_ADDRESS,
     backhaul,
     connected_process,
     daemon_process,
     in_process,
     office_of,
 )
-from scenes.damaged_rows import lose, overwrite
+from scenes.damaged_rows import delete_rows, overwrite
 from scenes.databases import started_store
 from scenes.mirror_files import fill, lone_office, orders
 from scenes.shopper import buy
@@ -206,8 +206,11 @@ def test_a_replay_ends_in_the_same_mirror(
     [
         (("--speed", "2"), "--speed has no effect without --to: give --to as well"),
         (("--secret-file", "s"), "--secret-file has no effect without --to"),
-        (("--to", NOBODY, "--into", "x.db"), "--into has no effect with --to"),
-        (("--to", NOBODY, "--against", "x.db"), "--against has no effect with --to"),
+        (("--to", UNUSED_ADDRESS, "--into", "x.db"), "--into has no effect with --to"),
+        (
+            ("--to", UNUSED_ADDRESS, "--against", "x.db"),
+            "--against has no effect with --to",
+        ),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(
@@ -236,7 +239,7 @@ def test_differences_are_readable_at_80_columns(
     assert in_process("replay", captured, *into, config=office.config).code == 0
     id_ = value_of(kept, "orders", "id", number=number)
     overwrite(kept, "orders", {"status": "ODD", "name": "N" * 90}, id=id_)
-    lose(kept, "customers", id=values_of(kept, "customers", "id")[0])
+    delete_rows(kept, "customers", id=values_of(kept, "customers", "id")[0])
     against = ("--against", str(kept))
     said = in_process("replay", captured, *against, config=office.config)
     assert said.code == 0, said.err
@@ -277,7 +280,7 @@ def test_a_receiver_gets_the_deliveries_with_new_signatures(
         secret = other.folder / "secret"
         secret.write_text(other.webhook_secret)
         with daemon_process(other):
-            url = f"{(other.live() or {})['public_url']}/webhooks/main"
+            url = f"{(other.read_status() or {})['public_url']}/webhooks/main"
             signed = ("--to", url, "--secret-file", secret)
             told = backhaul("replay", captured, *signed, "--json")
             assert told.json()["answers"] == {"200": len(sent)}
@@ -293,9 +296,9 @@ def test_a_receiver_gets_the_deliveries_with_new_signatures(
 def test_an_address_without_a_server_is_reported(
     office: Office, captured: Path
 ) -> None:
-    said = in_process("replay", captured, "--to", NOBODY, config=office.config)
+    said = in_process("replay", captured, "--to", UNUSED_ADDRESS, config=office.config)
     assert said.code == 1
-    assert NOBODY in said.err
+    assert UNUSED_ADDRESS in said.err
 
 
 @pytest.mark.parametrize("topic", SAMPLES)
@@ -379,13 +382,13 @@ def test_a_listener_forwards_webhooks_as_they_came(
 def test_a_receiver_that_is_away_does_not_end_a_listener(
     office: Office, platform: ReferenceProcess
 ) -> None:
-    heard = first_heard(office, platform, "--forward-to", NOBODY)
+    heard = first_heard(office, platform, "--forward-to", UNUSED_ADDRESS)
     assert heard["status"] is None
-    assert f"{NOBODY} cannot be reached" in heard["error"]
+    assert f"{UNUSED_ADDRESS} cannot be reached" in heard["error"]
 
 
 def test_webhooks_are_not_forwarded_to_their_own_daemon(office: Office) -> None:
-    url = f"{(office.live() or {})['public_url']}/webhooks/main"
+    url = f"{(office.read_status() or {})['public_url']}/webhooks/main"
     said = in_process("listen", "--forward-to", url, config=office.config)
     assert (said.code, said.out) == (1, "")
     assert "is this daemon's own address" in said.err
@@ -396,7 +399,7 @@ def test_a_trigger_says_that_the_daemon_treats_it_as_real(office: Office) -> Non
     told = " ".join(said.err.split())
     assert "the daemon takes the sample for a real event" in told
     assert "backhaul doctor" in told
-    url = f"{(office.live() or {})['public_url']}/webhooks/main"
+    url = f"{(office.read_status() or {})['public_url']}/webhooks/main"
     named = in_process("trigger", "products/create", "--to", url, config=office.config)
     assert (named.code, named.err) == (0, ""), "whose receiver it is, one knows oneself"
 
@@ -413,7 +416,7 @@ def test_a_trigger_to_the_daemon_of_a_live_store_needs_a_word(office: Office) ->
         assert "reach these connections: courier, bench" in told
         assert "stores.main.test_store = true" in told
         assert count(office.database, "events", topic="products/create") == events
-        url = f"{(office.live() or {})['public_url']}/webhooks/main"
+        url = f"{(office.read_status() or {})['public_url']}/webhooks/main"
         for more in (("--to", url), ("--live",)):
             assert in_process(*trigger, *more, config=office.config).code == 0
         both = in_process(*trigger, "--to", url, "--live", config=office.config)
@@ -424,7 +427,7 @@ def test_a_trigger_to_the_daemon_of_a_live_store_needs_a_word(office: Office) ->
 
 
 def test_a_trigger_is_reported_as_json(office: Office) -> None:
-    url = f"{(office.live() or {})['public_url']}/webhooks/main"
+    url = f"{(office.read_status() or {})['public_url']}/webhooks/main"
     trigger = ("trigger", "products/create", "--json")
     taken = in_process(*trigger, config=office.config)
     assert taken.json() == {"topic": "products/create", "to": url, "status": 200}
@@ -458,7 +461,7 @@ def test_without_a_daemon_a_trigger_says_so(platform: ReferenceProcess) -> None:
 def test_the_environments_secret_signs_instead_of_that_of_the_settings(
     office: Office, captured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"{(office.live() or {})['public_url']}/webhooks/main"
+    url = f"{(office.read_status() or {})['public_url']}/webhooks/main"
     monkeypatch.setenv("BACKHAUL_WEBHOOK_SECRET", office.webhook_secret)
     replay, trigger = ("replay", captured, "--to", url), ("trigger", "orders/create")
     for said in (backhaul(*replay), backhaul(*trigger, "--to", url)):

@@ -15,7 +15,7 @@ from scenes.stored import rows_of, values_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scenes.daemon import Said
+    from scenes.daemon import CommandResult
     from scenes.reference_process import ReferenceProcess
 
 PASSWORD = "correct horse battery staple"
@@ -37,7 +37,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
 
 
-def say(office: Office, *words: str) -> Said:
+def say(office: Office, *words: str) -> CommandResult:
     return in_process("users", *words, config=office.config)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from scenes import payloads
 from scenes.clock import VirtualClock
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.drop_folder import Folder, with_orders
 from scenes.payloads import envelope
 
@@ -27,7 +27,7 @@ def clock() -> VirtualClock:
 @pytest.fixture
 async def store(database: Place, clock: VirtualClock) -> AsyncIterator[Store]:
     async with started_store(database, clock) as started:
-        await take(
+        await append_and_fold(
             started,
             envelope("products/create", payloads.product()),
             envelope("orders/create", payloads.order(externalId="POS-9")),

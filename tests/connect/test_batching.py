@@ -11,7 +11,7 @@ from backhaul.connect.host import MAX_BATCH, RecordBatcher
 from backhaul.errors import Busy
 from backhaul.store.matching import WaitingRecord
 from backhaul.store.records import NewRecord, RecordOutcome
-from scenes.back_office import Desk, host_of, shipped
+from scenes.back_office import ScriptedConnector, fulfillment_record, host_of
 from scenes.stored import count
 
 if TYPE_CHECKING:
@@ -98,11 +98,14 @@ async def test_a_cancelled_record_holds_up_no_other() -> None:
 async def test_each_gets_its_own_receipt_from_the_real_store(
     store: Store,
 ) -> None:
-    host = host_of(Desk(), store)
+    host = host_of(ScriptedConnector(), store)
     orders = ["1001" if number % 2 else f"no-{number}" for number in range(250)]
     # The first ships the whole order, and the others report the same parcel.
     receipts = await asyncio.gather(
-        *(host.emit(shipped(f"k{n}", order)) for n, order in enumerate(orders))
+        *(
+            host.emit(fulfillment_record(f"k{n}", order))
+            for n, order in enumerate(orders)
+        )
     )
     expected = ["duplicate" if order == "1001" else "waiting" for order in orders]
     expected[1] = "accepted"
@@ -114,11 +117,12 @@ async def test_each_gets_its_own_receipt_from_the_real_store(
 async def test_a_key_the_database_cannot_hold_spoils_no_other(
     store: Store,
 ) -> None:
-    host = host_of(Desk(), store)
-    odd = shipped()
+    host = host_of(ScriptedConnector(), store)
+    odd = fulfillment_record()
     force_setattr(odd, "key", ("k", 1))
     found = await asyncio.gather(
-        *map(host.emit, [shipped("k1"), odd, shipped("k2")]), return_exceptions=True
+        *map(host.emit, [fulfillment_record("k1"), odd, fulfillment_record("k2")]),
+        return_exceptions=True,
     )
     assert isinstance(found[1], Exception)
     assert count(store.place, "records") == 2

@@ -12,7 +12,7 @@ from backhaul.app import public_http
 from backhaul.app.public_http import RequestLimits
 from backhaul.connect.host import listen_all
 from backhaul_sdk import HttpRequest, HttpResponse, Route
-from scenes.back_office import Desk, host_of
+from scenes.back_office import ScriptedConnector, host_of
 from scenes.clock import VirtualClock
 from scenes.waiting import until
 
@@ -26,7 +26,7 @@ SHORT_SECONDS = 0.05
 LONG_SECONDS = 60.0
 
 
-class Hanging(Desk):
+class Hanging(ScriptedConnector):
     """Does not open until it is let go, and counts the tries."""
 
     def __init__(self, instance: str = "desk") -> None:
@@ -42,7 +42,7 @@ class Hanging(Desk):
         return [Route("POST", "/scan", took)]
 
 
-class Lying(Desk):
+class Lying(ScriptedConnector):
     """Waits in a thread, and for it, even when it is cancelled: a share is gone."""
 
     def __init__(self) -> None:
@@ -66,7 +66,10 @@ async def took(_: HttpRequest) -> HttpResponse:
 
 
 async def test_a_connector_that_hangs_keeps_no_other_waiting(store: Store) -> None:
-    hanging, fine = [Hanging(f"h{number}") for number in range(3)], Desk("fine")
+    hanging, fine = (
+        [Hanging(f"h{number}") for number in range(3)],
+        ScriptedConnector("fine"),
+    )
     fine.routes = [Route("POST", "/scan", took)]
     hosts = [host_of(each, store) for each in (*hanging, fine)]
     routes = await listen_all(hosts, SHORT_SECONDS)
@@ -94,7 +97,7 @@ async def test_a_connector_is_retried_until_it_opens(store: Store) -> None:
     host = host_of(desk, store, clock=clock)
     await host.listen(SHORT_SECONDS)
     task = asyncio.create_task(host.run())
-    await clock.asleep()
+    await clock.await_sleeper()
     desk.answers.set()
     await clock.advance(1)
     await until(lambda: host.state()["up"], "it works")
@@ -122,7 +125,7 @@ async def test_a_hanging_attempt_to_open_is_not_repeated_meanwhile(
 async def test_a_connector_that_hangs_in_listen_is_unreachable(
     store: Store,
 ) -> None:
-    class Slow(Desk):
+    class Slow(ScriptedConnector):
         async def listen(self, emit: Emit) -> Sequence[Route]:
             await asyncio.Event().wait()
             return ()
@@ -172,7 +175,7 @@ async def test_closing_ends_a_try_first(store: Store) -> None:
 async def test_a_route_that_cannot_be_served_keeps_its_connector_away(
     wanted: list[Route], reason: str, store: Store
 ) -> None:
-    odd, fine = Desk("odd"), Desk("fine")
+    odd, fine = ScriptedConnector("odd"), ScriptedConnector("fine")
     odd.routes, fine.routes = wanted, [Route("POST", "/scan", took)]
     hosts = [host_of(each, store) for each in (odd, fine)]
     routes = await listen_all(hosts, LONG_SECONDS)
@@ -184,7 +187,7 @@ async def test_a_route_that_cannot_be_served_keeps_its_connector_away(
 
 
 async def test_a_pattern_of_paths_can_be_served(store: Store) -> None:
-    desk = Desk()
+    desk = ScriptedConnector()
     desk.routes = [
         Route("POST", "/{device}/scan", took),
         Route("GET", "/{device}/scan", took),

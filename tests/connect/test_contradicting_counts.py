@@ -9,8 +9,8 @@ import pytest
 from backhaul.connect.record_matching import Matcher
 from backhaul_sdk import StockLevel
 from scenes import payloads
-from scenes.back_office import Desk, host_of
-from scenes.databases import take
+from scenes.back_office import ScriptedConnector, host_of
+from scenes.databases import append_and_fold
 from scenes.payloads import envelope
 from scenes.stored import rows_of, stock_targets, value_of
 
@@ -25,7 +25,9 @@ class Lists:
     """Hands in levels as connectors do, each with a key of its own."""
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
-        self._host = host_of(Desk("desk"), store, clock=clock, wait_seconds=600)
+        self._host = host_of(
+            ScriptedConnector("desk"), store, clock=clock, wait_seconds=600
+        )
         self._store = store
         self._number = 0
 
@@ -50,7 +52,7 @@ class Lists:
 
 @pytest.fixture
 async def lists(store: Store, clock: VirtualClock) -> Lists:
-    await take(store, envelope("products/create", payloads.product()))
+    await append_and_fold(store, envelope("products/create", payloads.product()))
     return Lists(store, clock)
 
 
@@ -104,9 +106,9 @@ async def test_other_articles_lists_and_instances_do_not_contradict(
     assert await lists.say(30, "erp.csv:2", NOON) == "accepted"
     variants = [payloads.variant("var_9", sku="LS-M")]
     product = payloads.product("prod_9", variants=variants)
-    await take(store, envelope("products/create", product))
+    await append_and_fold(store, envelope("products/create", product))
     assert await lists.say(31, "erp.csv:3", NOON, sku="LS-M") == "accepted"
-    other = host_of(Desk("cellar"), store, clock=clock, wait_seconds=600)
+    other = host_of(ScriptedConnector("cellar"), store, clock=clock, wait_seconds=600)
     level = StockLevel(
         key="k", sku="LS-S", quantity=5, as_of=MORNING, listed_at=NOON, locator="c:2"
     )
@@ -121,7 +123,7 @@ async def test_rows_of_an_article_that_is_not_known_yet_are_refused_together(
     assert await lists.say(12, "erp.csv:3", NOON, sku="NEW") == "waiting"
     variants = [payloads.variant("var_9", sku="NEW")]
     product = payloads.product("prod_9", variants=variants)
-    await take(store, envelope("products/create", product))
+    await append_and_fold(store, envelope("products/create", product))
     await clock.advance(60)
     matched = await store.records.match(Matcher(clock, 600), 100)
     assert sorted(each.state for each in matched) == ["accepted", "quarantined"]

@@ -18,8 +18,15 @@ from backhaul_sdk import (
 )
 from scenes import payloads
 from scenes.damaged_rows import insert_command, overwrite
-from scenes.databases import take
-from scenes.notifications import Books, Mute, Receiver, deliver, owed, sink_of
+from scenes.databases import append_and_fold
+from scenes.notifications import (
+    Deduplicating,
+    PushOnly,
+    WithLookup,
+    deliver_all,
+    deliveries_of,
+    delivery_worker,
+)
 from scenes.payloads import envelope, instant
 from scenes.stored import rows_of, value_of
 
@@ -40,12 +47,12 @@ def order(at: int, id_: str = "ord_9", number: int = 9) -> bytes:
 
 
 async def begun(
-    store: Store, clock: VirtualClock, books: Mute, tracer: Tracer | None = None
+    store: Store, clock: VirtualClock, books: PushOnly, tracer: Tracer | None = None
 ) -> DeliveryWorker:
     """Return a sink that has an order to send."""
-    sink = sink_of(books, store, clock, topics=ORDERS, tracer=tracer)
+    sink = delivery_worker(books, store, clock, topics=ORDERS, tracer=tracer)
     await sink.subscribe()
-    await take(store, order(300))
+    await append_and_fold(store, order(300))
     return sink
 
 
@@ -56,30 +63,30 @@ def reason(store: Store) -> str:
 async def test_a_delivery_that_was_not_sent_is_sent_again_later(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
-    books.says += [NotSent("it is closed", 30.0)]
-    await deliver(sink)
-    assert owed(store)[-1] == (*PLACED, "planned")
+    books.outcomes += [NotSent("it is closed", 30.0)]
+    await deliver_all(sink)
+    assert deliveries_of(store)[-1] == (*PLACED, "planned")
     await clock.advance(29)
-    await deliver(sink)
-    assert books.told == []
+    await deliver_all(sink)
+    assert books.changes == []
     await clock.advance(1)
-    await deliver(sink)
-    assert books.heard() == [PLACED]
+    await deliver_all(sink)
+    assert books.received() == [PLACED]
 
 
 async def test_a_delivery_does_not_wait_for_a_clock_that_was_set_back(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
-    books.says += [NotSent("it is closed", 30.0)]
-    await deliver(await begun(store, clock, books))
+    books = WithLookup()
+    books.outcomes += [NotSent("it is closed", 30.0)]
+    await deliver_all(await begun(store, clock, books))
     clock.set_back(3600)
-    restarted = sink_of(books, store, clock, topics=ORDERS)
+    restarted = delivery_worker(books, store, clock, topics=ORDERS)
     await restarted.subscribe()
-    await deliver(restarted)
-    assert books.heard() == [PLACED]
+    await deliver_all(restarted)
+    assert books.received() == [PLACED]
 
 
 @pytest.mark.parametrize(
@@ -98,13 +105,13 @@ async def test_a_delivery_does_not_wait_for_a_clock_that_was_set_back(
 async def test_an_absurd_retry_time_is_bounded(
     store: Store, clock: VirtualClock, wanted: float
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
-    books.says += [NotSent("later", wanted)]
-    await deliver(sink)
+    books.outcomes += [NotSent("later", wanted)]
+    await deliver_all(sink)
     await clock.advance(3600)
-    await deliver(sink)
-    assert books.heard() == [PLACED]
+    await deliver_all(sink)
+    assert books.received() == [PLACED]
 
 
 @pytest.mark.parametrize(
@@ -113,60 +120,60 @@ async def test_an_absurd_retry_time_is_bounded(
 async def test_an_unclassified_failure_is_looked_up_before_the_next_attempt(
     store: Store, clock: VirtualClock, said: Any
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
-    books.says += [said]
-    books.finds += [Absent()]
-    await deliver(sink)
+    books.outcomes += [said]
+    books.lookup_outcomes += [Absent()]
+    await deliver_all(sink)
     await clock.advance(1)
-    await deliver(sink)
-    assert len(books.looked) == 1
-    assert books.heard() == [PLACED]
-    assert owed(store)[-1] == (*PLACED, "applied")
+    await deliver_all(sink)
+    assert len(books.lookups) == 1
+    assert books.received() == [PLACED]
+    assert deliveries_of(store)[-1] == (*PLACED, "applied")
 
 
 async def test_a_change_that_is_found_is_not_sent_again(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
-    books.says += [Uncertain("no answer")]
-    books.finds += [Unknown("not yet"), Found("r7")]
-    await deliver(sink)
-    assert owed(store)[-1] == (*PLACED, "uncertain")
+    books.outcomes += [Uncertain("no answer")]
+    books.lookup_outcomes += [Unknown("not yet"), Found("r7")]
+    await deliver_all(sink)
+    assert deliveries_of(store)[-1] == (*PLACED, "uncertain")
     await clock.advance(120)
-    await deliver(sink)
-    assert books.heard() == [PLACED]
+    await deliver_all(sink)
+    assert books.received() == [PLACED]
     assert rows_of(store.place, "deliveries", "reference", state="applied")
 
 
 async def test_an_uncertain_delivery_waits_for_a_system_that_is_away_for_long(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
-    books.says += [Uncertain("no answer")]
-    books.finds += [CheckFailed("it cannot be reached")] * 20 + [Found("r7")]
-    while len(books.looked) < 21:
-        await deliver(sink)
+    books.outcomes += [Uncertain("no answer")]
+    books.lookup_outcomes += [CheckFailed("it cannot be reached")] * 20 + [Found("r7")]
+    while len(books.lookups) < 21:
+        await deliver_all(sink)
         await clock.advance(60)
-    assert owed(store)[-1] == (*PLACED, "applied")
-    assert books.heard() == [PLACED]
+    assert deliveries_of(store)[-1] == (*PLACED, "applied")
+    assert books.received() == [PLACED]
 
 
 async def test_an_undecidable_delivery_is_parked_with_all_that_follow(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
-    books.says += [Uncertain("no answer")]
+    books.outcomes += [Uncertain("no answer")]
     for _ in range(3):
-        await deliver(sink)
+        await deliver_all(sink)
         await clock.advance(600)
-    await take(store, order(301), order(300, "ord_8", 8))
-    await deliver(sink)
-    assert books.heard() == [("order.placed", "ord_8")]
-    assert owed(store)[2:] == [
+    await append_and_fold(store, order(301), order(300, "ord_8", 8))
+    await deliver_all(sink)
+    assert books.received() == [("order.placed", "ord_8")]
+    assert deliveries_of(store)[2:] == [
         (*PLACED, "parked"),
         ("order.updated", "ord_9", "planned"),
         ("order.placed", "ord_8", "applied"),
@@ -176,11 +183,11 @@ async def test_an_undecidable_delivery_is_parked_with_all_that_follow(
 async def test_a_system_without_lookup_is_not_looked_up(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Mute()
+    books = PushOnly()
     sink = await begun(store, clock, books)
-    books.says += [Uncertain("no answer")]
-    await deliver(sink)
-    assert owed(store)[-1] == (*PLACED, "parked")
+    books.outcomes += [Uncertain("no answer")]
+    await deliver_all(sink)
+    assert deliveries_of(store)[-1] == (*PLACED, "parked")
     assert reason(store) == (
         "no answer; this connector cannot check whether it arrived"
     )
@@ -189,28 +196,32 @@ async def test_a_system_without_lookup_is_not_looked_up(
 async def test_a_receiver_that_takes_an_id_once_is_sent_to_until_it_answers(
     store: Store, clock: VirtualClock
 ) -> None:
-    receiver = Receiver()
+    receiver = Deduplicating()
     sink = await begun(store, clock, receiver)
-    receiver.says += [Uncertain("no answer"), ValueError("a bug"), NotSent("closed")]
+    receiver.outcomes += [
+        Uncertain("no answer"),
+        ValueError("a bug"),
+        NotSent("closed"),
+    ]
     for _ in range(60):
-        await deliver(sink)
+        await deliver_all(sink)
         await clock.advance(1)
-    assert receiver.heard() == [PLACED]
-    assert len(receiver.came) == 4
-    assert len(set(receiver.came)) == 1
-    assert owed(store)[-1] == (*PLACED, "applied")
+    assert receiver.received() == [PLACED]
+    assert len(receiver.received_ids) == 4
+    assert len(set(receiver.received_ids)) == 1
+    assert deliveries_of(store)[-1] == (*PLACED, "applied")
 
 
 async def test_a_receiver_that_never_answers_is_sent_to_less_and_less(
     store: Store, clock: VirtualClock
 ) -> None:
-    receiver = Receiver()
+    receiver = Deduplicating()
     sink = await begun(store, clock, receiver)
-    receiver.says += [Uncertain("no answer")] * 100
+    receiver.outcomes += [Uncertain("no answer")] * 100
     for _ in range(600):
-        await deliver(sink)
+        await deliver_all(sink)
         await clock.advance(1)
-    assert 6 <= len(receiver.came) <= 12
+    assert 6 <= len(receiver.received_ids) <= 12
     assert sink.state() == {"up": False, "reason": "no answer"}
     assert reason(store) == "no answer"
 
@@ -218,21 +229,21 @@ async def test_a_receiver_that_never_answers_is_sent_to_less_and_less(
 async def test_a_change_that_fails_each_time_is_sent_less_and_less(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
-    books.says += [Uncertain("answered 500")] * 100
-    books.finds += [Absent()] * 100
+    books.outcomes += [Uncertain("answered 500")] * 100
+    books.lookup_outcomes += [Absent()] * 100
     for _ in range(600):
-        await deliver(sink)
+        await deliver_all(sink)
         await clock.advance(1)
-    assert 6 <= len(books.looked) <= 20
-    assert owed(store)[-1] == (*PLACED, "planned")
+    assert 6 <= len(books.lookups) <= 20
+    assert deliveries_of(store)[-1] == (*PLACED, "planned")
 
 
 async def test_a_change_that_fails_by_itself_holds_up_no_other(
     store: Store, clock: VirtualClock
 ) -> None:
-    class Choosy(Receiver):
+    class Choosy(Deduplicating):
         async def push(self, change: Any) -> Any:
             if change.object_id == "ord_9":
                 return Uncertain("answered 500")
@@ -241,11 +252,11 @@ async def test_a_change_that_fails_by_itself_holds_up_no_other(
     choosy = Choosy()
     sink = await begun(store, clock, choosy)
     for number in range(20):
-        await take(store, order(300, f"ord_{100 + number}", 100 + number))
-        await deliver(sink)
+        await append_and_fold(store, order(300, f"ord_{100 + number}", 100 + number))
+        await deliver_all(sink)
         await clock.advance(3)
-    assert len(choosy.told) >= 18
-    assert (*PLACED, "planned") in owed(store)
+    assert len(choosy.changes) >= 18
+    assert (*PLACED, "planned") in deliveries_of(store)
 
 
 class Killed(BaseException):
@@ -255,82 +266,82 @@ class Killed(BaseException):
 async def test_a_kill_amid_a_change_that_is_taken_once_sends_it_again(
     store: Store, clock: VirtualClock
 ) -> None:
-    receiver = Receiver()
+    receiver = Deduplicating()
     sink = await begun(store, clock, receiver)
-    receiver.says += [Killed()]
+    receiver.outcomes += [Killed()]
     with pytest.raises(Killed):
-        await deliver(sink)
-    again = Receiver()
-    sink = sink_of(again, store, clock, topics=ORDERS)
+        await deliver_all(sink)
+    again = Deduplicating()
+    sink = delivery_worker(again, store, clock, topics=ORDERS)
     await sink.subscribe()
-    await deliver(sink)
-    assert again.came == receiver.came
-    assert owed(store)[-1] == (*PLACED, "applied")
+    await deliver_all(sink)
+    assert again.received_ids == receiver.received_ids
+    assert deliveries_of(store)[-1] == (*PLACED, "applied")
 
 
 async def test_a_kill_amid_a_push_leaves_it_uncertain(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
-    books.says += [Killed()]
+    books.outcomes += [Killed()]
     with pytest.raises(Killed):
-        await deliver(sink)
-    assert owed(store)[-1] == (*PLACED, "sending")
-    again = Books()
-    again.finds += [Absent()]
-    sink = sink_of(again, store, clock, topics=ORDERS)
+        await deliver_all(sink)
+    assert deliveries_of(store)[-1] == (*PLACED, "sending")
+    again = WithLookup()
+    again.lookup_outcomes += [Absent()]
+    sink = delivery_worker(again, store, clock, topics=ORDERS)
     await sink.subscribe()
-    await deliver(sink)
-    assert len(again.looked) == 1
-    assert again.heard() == [PLACED]
+    await deliver_all(sink)
+    assert len(again.lookups) == 1
+    assert again.received() == [PLACED]
 
 
 async def test_a_refusal_is_kept_with_its_reason(
     store: Store, clock: VirtualClock, lines: list[str]
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
-    books.says += [Rejected("no such customer")]
-    await deliver(sink)
-    assert owed(store)[-1] == (*PLACED, "rejected")
+    books.outcomes += [Rejected("no such customer")]
+    await deliver_all(sink)
+    assert deliveries_of(store)[-1] == (*PLACED, "rejected")
     assert "delivery.rejected books order.placed ord_9: no such customer\n" in lines
 
 
 async def test_a_dry_run_sends_nothing(store: Store, clock: VirtualClock) -> None:
-    books = Books()
-    sink = sink_of(books, store, clock, topics=ORDERS, dry_run=True)
+    books = WithLookup()
+    sink = delivery_worker(books, store, clock, topics=ORDERS, dry_run=True)
     await sink.subscribe()
-    await take(store, order(300))
-    await deliver(sink)
-    assert books.told == []
-    assert owed(store)[-1] == (*PLACED, "planned")
+    await append_and_fold(store, order(300))
+    await deliver_all(sink)
+    assert books.changes == []
+    assert deliveries_of(store)[-1] == (*PLACED, "planned")
 
 
 async def test_changes_of_an_order_wait_while_a_command_of_it_is_uncertain(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
     insert_command(store.place, "c1", "fulfill", "ord_9", "sending", instance="books")
-    await deliver(sink)
-    assert books.told == []
+    await deliver_all(sink)
+    assert books.changes == []
     overwrite(store.place, "commands", {"state": "applied"}, id="c1")
-    await deliver(sink)
-    assert books.heard() == [PLACED]
+    await deliver_all(sink)
+    assert books.received() == [PLACED]
 
 
 async def test_an_operator_decides_a_parked_delivery(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Mute()
+    books = PushOnly()
     sink = await begun(store, clock, books)
-    books.says += [Uncertain("no answer")]
-    await deliver(sink)
+    books.outcomes += [Uncertain("no answer")]
+    await deliver_all(sink)
     seq = value_of(store.place, "deliveries", "seq", state="parked")
     await store.deliveries.decide(seq, "resend", "kim", "lost")
-    await deliver(sink)
-    assert books.heard() == [PLACED]
+    await deliver_all(sink)
+    assert books.received() == [PLACED]
     with pytest.raises(
         BackhaulError, match="is applied, and this action is not possible"
     ):
@@ -343,7 +354,7 @@ async def test_an_operator_decides_a_parked_delivery(
 async def test_a_decision_during_a_lookup_stays(
     store: Store, clock: VirtualClock
 ) -> None:
-    class Slow(Books):
+    class Slow(WithLookup):
         async def lookup(self, change: Any) -> Any:
             seq = value_of(store.place, "deliveries", "seq", state="uncertain")
             await store.deliveries.decide(seq, "park", "kim", "i look myself")
@@ -351,25 +362,25 @@ async def test_a_decision_during_a_lookup_stays(
 
     books = Slow()
     sink = await begun(store, clock, books)
-    books.says += [Uncertain("no answer")]
-    await deliver(sink)
-    assert owed(store)[-1] == (*PLACED, "parked")
+    books.outcomes += [Uncertain("no answer")]
+    await deliver_all(sink)
+    assert deliveries_of(store)[-1] == (*PLACED, "parked")
 
 
 async def test_a_delivery_that_cannot_be_looked_up_lets_others_pass(
     store: Store, clock: VirtualClock
 ) -> None:
-    class Strange(Books):
+    class Strange(WithLookup):
         async def lookup(self, change: Any) -> Any:
             raise ValueError("a strange answer")
 
     books = Strange()
     sink = await begun(store, clock, books)
-    books.says += [Uncertain("no answer")]
-    await deliver(sink)
-    await take(store, order(300, "ord_8", 8))
+    books.outcomes += [Uncertain("no answer")]
+    await deliver_all(sink)
+    await append_and_fold(store, order(300, "ord_8", 8))
     for _ in range(60):
         await clock.advance(10)
-        await deliver(sink)
-    assert ("order.placed", "ord_8") in books.heard()
-    assert (*PLACED, "uncertain") in owed(store)
+        await deliver_all(sink)
+    assert ("order.placed", "ord_8") in books.received()
+    assert (*PLACED, "uncertain") in deliveries_of(store)

@@ -9,8 +9,14 @@ from unittest.mock import AsyncMock
 from backhaul.errors import Busy
 from backhaul_sdk import Applied, CheckFailed, NotSent
 from connect.test_delivery_worker import ORDERS, PLACED, begun, order
-from scenes.databases import take
-from scenes.notifications import Books, Receiver, deliver, owed, sink_of
+from scenes.databases import append_and_fold
+from scenes.notifications import (
+    Deduplicating,
+    WithLookup,
+    deliver_all,
+    deliveries_of,
+    delivery_worker,
+)
 from scenes.spans import traced
 from scenes.waiting import until
 
@@ -26,24 +32,24 @@ async def test_a_claimed_delivery_goes_out_if_its_trace_cannot_be_read(
 ) -> None:
     refuse = AsyncMock(side_effect=Busy("no room"))
     monkeypatch.setattr(store.deliveries, "traceparent_of", refuse)
-    books = Books()
+    books = WithLookup()
     with traced() as (tracer, _):
-        await deliver(await begun(store, clock, books, tracer))
+        await deliver_all(await begun(store, clock, books, tracer))
     assert refuse.called
-    assert books.heard() == [PLACED]
+    assert books.received() == [PLACED]
 
 
 async def test_fifty_short_outages_are_logged_as_one(
     store: Store, clock: VirtualClock, lines: list[str]
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
     for number in range(50):
-        books.says += [NotSent("nobody answers", 0.0), Applied()]
-        await take(store, order(400 + number))
-        await deliver(sink)
+        books.outcomes += [NotSent("nobody answers", 0.0), Applied()]
+        await append_and_fold(store, order(400 + number))
+        await deliver_all(sink)
         await clock.advance(1)
-        await deliver(sink)
+        await deliver_all(sink)
     await clock.advance(10)
     sink.health.log_recovery()
     told = [line.split()[0] for line in lines if line.startswith("connector.")]
@@ -53,7 +59,7 @@ async def test_fifty_short_outages_are_logged_as_one(
 async def test_a_connector_that_opens_is_up_without_anything_to_send(
     store: Store, clock: VirtualClock
 ) -> None:
-    class Unmounted(Books):
+    class Unmounted(WithLookup):
         there = False
 
         async def open(self) -> None:
@@ -61,33 +67,33 @@ async def test_a_connector_that_opens_is_up_without_anything_to_send(
                 raise CheckFailed("its folder is not there; create it")
 
     books = Unmounted()
-    sink = sink_of(books, store, clock, topics=ORDERS)
+    sink = delivery_worker(books, store, clock, topics=ORDERS)
     await sink.subscribe()
-    await deliver(sink)
+    await deliver_all(sink)
     down = {"up": False, "reason": "its folder is not there; create it"}
     assert sink.state() == down
     books.there = True
     await clock.advance(60)
-    await deliver(sink)
+    await deliver_all(sink)
     assert sink.state() == {"up": True, "reason": None}
 
 
 async def test_an_open_connector_that_refuses_stays_down(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
+    books = WithLookup()
     sink = await begun(store, clock, books)
-    books.says += [NotSent("it is closed", 30.0)]
-    await deliver(sink)
+    books.outcomes += [NotSent("it is closed", 30.0)]
+    await deliver_all(sink)
     await clock.advance(29)
-    await deliver(sink)
+    await deliver_all(sink)
     assert sink.state() == {"up": False, "reason": "it is closed"}
 
 
 async def test_the_worker_ends_after_the_delivery_under_way_is_recorded(
     store: Store, clock: VirtualClock
 ) -> None:
-    class Slow(Books):
+    class Slow(WithLookup):
         reached, go_on = asyncio.Event(), asyncio.Event()
 
         async def push(self, change: Any) -> Any:
@@ -102,7 +108,7 @@ async def test_the_worker_ends_after_the_delivery_under_way_is_recorded(
     sink.stop()
     books.go_on.set()
     await task
-    assert owed(store)[-1] == (*PLACED, "applied")
+    assert deliveries_of(store)[-1] == (*PLACED, "applied")
 
 
 class Unprintable:
@@ -116,15 +122,15 @@ async def test_an_unforeseen_answer_does_not_end_the_worker(
     store: Store, clock: VirtualClock, lines: list[str]
 ) -> None:
     """The daemon would end with it, at each start."""
-    books = Receiver()
-    books.says += [NotSent(Unprintable())] * 3  # type: ignore[arg-type]
+    books = Deduplicating()
+    books.outcomes += [NotSent(Unprintable())] * 3  # type: ignore[arg-type]
     sink = await begun(store, clock, books)
     run = asyncio.create_task(sink.run())
     for tries in range(1, 5):
-        await until(lambda n=tries: len(books.came) == n, "it is sent again")  # type: ignore[misc]
+        await until(lambda n=tries: len(books.received_ids) == n, "it is sent again")  # type: ignore[misc]
         await clock.advance(120)
         sink.wake()
-    await until(lambda: books.heard() == [PLACED], "it is applied")
+    await until(lambda: books.received() == [PLACED], "it is applied")
     sink.stop()
     await run
     assert len([line for line in lines if line.startswith("delivery.failed")]) == 1
@@ -133,12 +139,12 @@ async def test_an_unforeseen_answer_does_not_end_the_worker(
 async def test_the_worker_wakes_for_a_new_delivery(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
-    sink = sink_of(books, store, clock, topics=ORDERS)
+    books = WithLookup()
+    sink = delivery_worker(books, store, clock, topics=ORDERS)
     await sink.subscribe()
     task = asyncio.create_task(sink.run())
-    await take(store, order(300))
+    await append_and_fold(store, order(300))
     sink.wake()
-    await until(lambda: bool(books.told), "it is sent")
+    await until(lambda: bool(books.changes), "it is sent")
     sink.stop()
     await task

@@ -9,8 +9,8 @@ import pytest
 from backhaul.connect.record_matching import Matcher
 from backhaul_sdk import FullList, StockLevel
 from scenes import payloads
-from scenes.back_office import Desk, host_of
-from scenes.databases import take
+from scenes.back_office import ScriptedConnector, host_of
+from scenes.databases import append_and_fold
 from scenes.payloads import envelope
 from scenes.stored import rows_of, stock_targets, value_of
 
@@ -26,13 +26,15 @@ class Lists:
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
         self.store, self.clock = store, clock
-        self._host = host_of(Desk("desk"), store, clock=clock, wait_seconds=600)
+        self._host = host_of(
+            ScriptedConnector("desk"), store, clock=clock, wait_seconds=600
+        )
 
     async def sell(self, *skus: str) -> None:
         for number, sku in enumerate(skus):
             variant = payloads.variant(f"v_{sku}", sku=sku, stock=5)
             product = payloads.product(f"p_{number}_{sku}", variants=[variant])
-            await take(self.store, envelope("products/create", product))
+            await append_and_fold(self.store, envelope("products/create", product))
 
     async def say(
         self, second: int, *skus: str, end: bool = True, limit: float = 0.1
@@ -137,7 +139,7 @@ async def test_an_article_under_a_name_that_is_not_known_is_not_absent(
     renamed = payloads.product(
         "p_0_A0", 1, variants=[payloads.variant("v_A0", sku="NEW", stock=5)]
     )
-    await take(lists.store, envelope("products/update", renamed))
+    await append_and_fold(lists.store, envelope("products/update", renamed))
     assert await lists.say(2, *ARTICLES) == "accepted"
     assert lists.zeros() == []
 
@@ -147,7 +149,7 @@ async def test_an_article_already_at_zero_counts_for_no_limit(lists: Lists) -> N
     for number, sku in enumerate(ARTICLES[:10]):
         variant = payloads.variant(f"v_{sku}", sku=sku, stock=0)
         product = payloads.product(f"p_{number}_{sku}", 1, variants=[variant])
-        await take(lists.store, envelope("products/update", product))
+        await append_and_fold(lists.store, envelope("products/update", product))
     assert await lists.say(2, *ARTICLES[10:]) == "accepted"
     assert lists.zeros() == []
 

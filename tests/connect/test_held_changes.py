@@ -9,7 +9,7 @@ import pytest
 from backhaul.connect.quarantine_edit import edited_record
 from backhaul.errors import BackhaulError
 from backhaul_sdk import Bad, Batch
-from scenes.back_office import Desk, host_of, shipped
+from scenes.back_office import ScriptedConnector, fulfillment_record, host_of
 from scenes.stored import count, rows_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 KEPT = Bad(key="file:1", raw="b.csv", reason="it equals a.csv", can_apply=True)
 
 
-class KeepingDesk(Desk):
+class KeepingDesk(ScriptedConnector):
     """A desk that keeps a file; `fails` times it cannot apply it."""
 
     fails = 0
@@ -34,7 +34,7 @@ class KeepingDesk(Desk):
         self, rejection: Rejection, cursor: str | None
     ) -> AsyncIterator[Batch]:
         self.applied.append((rejection.key, cursor))
-        yield Batch(records=[shipped()], cursor="2")
+        yield Batch(records=[fulfillment_record()], cursor="2")
         if self.fails:
             self.fails -= 1
             raise OSError("the share is away")

@@ -23,7 +23,7 @@ from backhaul_sdk import (
     HttpResponse,
     Route,
 )
-from scenes.back_office import Desk, host_of, shipped
+from scenes.back_office import ScriptedConnector, fulfillment_record, host_of
 from scenes.clock import RunningClock, VirtualClock
 from scenes.databases import locked, started_store
 from scenes.stored import count, rows_of, values_of
@@ -53,8 +53,10 @@ async def running(*hosts: Host) -> AsyncIterator[None]:
 
 
 async def test_a_record_becomes_a_command_once(store: Store) -> None:
-    desk, planned = Desk(), list[str]()
-    desk.waiting += [Batch(records=[shipped(), shipped()], cursor="1")] * 2
+    desk, planned = ScriptedConnector(), list[str]()
+    desk.waiting += [
+        Batch(records=[fulfillment_record(), fulfillment_record()], cursor="1")
+    ] * 2
     async with running(host_of(desk, store, planned=planned)):
         await until(lambda: len(desk.cursors) > 1, "a second round")
     assert rows_of(store.place, "records", "key", "state") == [("k1", "accepted")]
@@ -66,8 +68,8 @@ async def test_a_record_becomes_a_command_once(store: Store) -> None:
 
 
 async def test_the_matcher_is_notified_of_a_record_that_waits(store: Store) -> None:
-    desk, planned = Desk(), list[str]()
-    desk.waiting += [Batch(records=[shipped(order="9999")], cursor="1")]
+    desk, planned = ScriptedConnector(), list[str]()
+    desk.waiting += [Batch(records=[fulfillment_record(order="9999")], cursor="1")]
     async with running(host_of(desk, store, planned=planned)):
         await until(lambda: len(desk.cursors) > 1, "a second round")
     assert rows_of(store.place, "records", "key", "state") == [("k1", "waiting")]
@@ -77,10 +79,12 @@ async def test_the_matcher_is_notified_of_a_record_that_waits(store: Store) -> N
 async def test_a_crashing_connector_is_logged_once_and_comes_back(
     store: Store, lines: list[str]
 ) -> None:
-    bad, good = Desk("bad"), Desk("good")
+    bad, good = ScriptedConnector("bad"), ScriptedConnector("good")
     bad.waiting += [OSError("broken pipe")] * 4
-    bad.waiting.append(Batch(records=[shipped("late")], cursor=None))
-    good.waiting.append(Batch(records=[shipped("fine", "1002")], cursor=None))
+    bad.waiting.append(Batch(records=[fulfillment_record("late")], cursor=None))
+    good.waiting.append(
+        Batch(records=[fulfillment_record("fine", "1002")], cursor=None)
+    )
     hosts = [host_of(desk, store, clock=RunningClock()) for desk in (bad, good)]
     async with running(*hosts):
         await until(lambda: count(store.place, "commands") == 2, "both commands")
@@ -96,12 +100,12 @@ async def test_a_crashing_connector_is_logged_once_and_comes_back(
 async def test_whatever_a_pull_raises_ends_its_round_only(
     store: Store, raised: BaseException
 ) -> None:
-    class Wild(Desk):
+    class Wild(ScriptedConnector):
         async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
             self.cursors.append(cursor)
             if len(self.cursors) == 1:
                 raise raised
-            yield Batch(records=[shipped()], cursor=None)
+            yield Batch(records=[fulfillment_record()], cursor=None)
 
     host = host_of(Wild(), store)
     async with running(host):
@@ -116,7 +120,7 @@ async def test_whatever_a_pull_raises_ends_its_round_only(
 async def test_a_connector_that_cannot_listen_stops_nothing(
     store: Store, lines: list[str], failure: Exception | None
 ) -> None:
-    class Deaf(Desk):
+    class Deaf(ScriptedConnector):
         listened = 0
 
         async def listen(self, emit: Emit) -> list[Route]:
@@ -126,7 +130,7 @@ async def test_a_connector_that_cannot_listen_stops_nothing(
             return None  # type: ignore[return-value]  # as somebody may forget
 
     deaf = Deaf()
-    deaf.waiting.append(Batch(records=[shipped()], cursor=None))
+    deaf.waiting.append(Batch(records=[fulfillment_record()], cursor=None))
     host = host_of(deaf, store)
     assert await host.listen(60) == ()
     async with running(host):
@@ -142,7 +146,7 @@ async def test_a_connector_that_cannot_listen_stops_nothing(
 async def test_a_connector_that_failed_to_open_is_left_alone_first(
     store: Store,
 ) -> None:
-    class Unmounted(Desk):
+    class Unmounted(ScriptedConnector):
         tries = 0
 
         async def open(self) -> None:
@@ -153,7 +157,7 @@ async def test_a_connector_that_failed_to_open_is_left_alone_first(
     host = host_of(desk, store, clock=clock)
     await host.listen(60)
     async with running(host):
-        await clock.asleep()
+        await clock.await_sleeper()
         assert desk.tries == 1, "it is tried again without a rest"
         await clock.advance(1)
         await until(lambda: desk.tries > 1, "it is tried again")
@@ -162,7 +166,7 @@ async def test_a_connector_that_failed_to_open_is_left_alone_first(
 async def test_a_connector_that_cannot_be_opened_is_down_until_it_can(
     store: Store, lines: list[str]
 ) -> None:
-    class Unmounted(Desk):
+    class Unmounted(ScriptedConnector):
         mounted = False
 
         async def open(self) -> None:
@@ -176,18 +180,18 @@ async def test_a_connector_that_cannot_be_opened_is_down_until_it_can(
         return HttpResponse(200, {})
 
     desk, clock = Unmounted(), VirtualClock()
-    desk.waiting.append(Batch(records=[shipped()], cursor=None))
+    desk.waiting.append(Batch(records=[fulfillment_record()], cursor=None))
     host = host_of(desk, store, clock=clock)
     (route,) = await host.listen(60)
     asked = HttpRequest("POST", "/scan", {}, b"")
     with pytest.raises(Busy, match="/mnt/share is not there"):
         await route.handler(asked)
     async with running(host):
-        await clock.asleep()
+        await clock.await_sleeper()
         desk.mounted = True
         await clock.advance(10)
         await until(lambda: host.state()["up"], "it is up")
-        await clock.asleep()
+        await clock.await_sleeper()
         await clock.advance(10)
         await until(lambda: len(about_connectors(lines)) == 2, "that is said")
     assert (await route.handler(asked)).status == 200
@@ -196,7 +200,7 @@ async def test_a_connector_that_cannot_be_opened_is_down_until_it_can(
 
 
 async def test_the_state_says_why_a_connector_is_down(store: Store) -> None:
-    desk = Desk()
+    desk = ScriptedConnector()
     desk.waiting.append(ValueError("no such share"))
     host = host_of(desk, store, clock=VirtualClock())
     async with running(host):
@@ -211,7 +215,7 @@ async def test_the_state_says_why_a_connector_is_down(store: Store) -> None:
 
 async def test_the_state_says_when_a_connector_last_worked(store: Store) -> None:
     clock = VirtualClock()
-    host, began = host_of(Desk(), store, clock=clock), to_text(clock.now())
+    host, began = host_of(ScriptedConnector(), store, clock=clock), to_text(clock.now())
     async with running(host):
         await until(lambda: host.state()["worked_at"] == began, "it has worked")
 
@@ -219,7 +223,7 @@ async def test_the_state_says_when_a_connector_last_worked(store: Store) -> None
 async def test_a_batch_is_acknowledged_after_its_commit_only(
     store: Store,
 ) -> None:
-    class Hindered(Desk):
+    class Hindered(ScriptedConnector):
         async def pull(self, cursor: str | None) -> AsyncIterator[Batch]:
             self.cursors.append(cursor)
             if len(self.cursors) > 1:
@@ -232,13 +236,13 @@ async def test_a_batch_is_acknowledged_after_its_commit_only(
         seen.append(count(store.place, "records"))
 
     seen: list[int] = []
-    batch = Batch(records=[shipped()], cursor="1", ack=ack)
+    batch = Batch(records=[fulfillment_record()], cursor="1", ack=ack)
     clock, desk = VirtualClock(), Hindered()
     host = host_of(desk, store, clock=clock)
     async with running(host):
         await until(lambda: not host.state()["up"], "the commit failed")
         assert seen == []
-        await clock.asleep()
+        await clock.await_sleeper()
         await clock.advance(10)
         await until(lambda: seen, "the acknowledgement")
     # It may be asked again before it is looked at here.
@@ -256,8 +260,8 @@ async def test_a_kill_between_commit_and_ack_loses_and_doubles_nothing(
     async def die() -> None:
         raise Killed
 
-    first = Desk()
-    first.waiting.append(Batch(records=[shipped()], cursor="7", ack=die))
+    first = ScriptedConnector()
+    first.waiting.append(Batch(records=[fulfillment_record()], cursor="7", ack=die))
     with pytest.raises(Killed):
         await host_of(first, store).run()
     acknowledged = list[str]()
@@ -265,9 +269,13 @@ async def test_a_kill_between_commit_and_ack_loses_and_doubles_nothing(
     async def ack() -> None:
         acknowledged.append("yes")
 
-    again = Desk()
+    again = ScriptedConnector()
     again.waiting.append(
-        Batch(records=[shipped(), shipped("k2", "1002")], cursor="8", ack=ack)
+        Batch(
+            records=[fulfillment_record(), fulfillment_record("k2", "1002")],
+            cursor="8",
+            ack=ack,
+        )
     )
     async with running(host_of(again, store)):
         await until(lambda: acknowledged, "the acknowledgement")
@@ -280,9 +288,9 @@ async def test_a_kill_between_commit_and_ack_loses_and_doubles_nothing(
 
 
 async def test_bad_rows_are_shown_to_their_connector_once(store: Store) -> None:
-    desk, other = Desk("courier"), Desk("other")
+    desk, other = ScriptedConnector("courier"), ScriptedConnector("other")
     bad = Bad(key="k9", raw="x;y", reason="no order number", locator="a.csv:3")
-    desk.waiting.append(Batch(records=[bad, shipped()], cursor=None))
+    desk.waiting.append(Batch(records=[bad, fulfillment_record()], cursor=None))
     async with running(host_of(desk, store), host_of(other, store)):
         await until(lambda: desk.reported, "the report")
         rounds = len(desk.cursors)
@@ -299,14 +307,14 @@ async def test_a_report_that_failed_is_made_again(database: Place) -> None:
     bad = Bad(key="k9", raw="x;y", reason="no order number")
     path = database
     async with started_store(path) as store:
-        desk = Desk()
+        desk = ScriptedConnector()
         desk.report_fails = OSError("disk full")
         desk.waiting.append(Batch(records=[bad], cursor=None))
         host = host_of(desk, store, clock=VirtualClock())
         async with running(host):
             await until(lambda: not host.state()["up"], "it is down")
     async with started_store(path) as store:
-        desk = Desk()
+        desk = ScriptedConnector()
         async with running(host_of(desk, store)):
             await until(lambda: desk.reported, "the report")
             await until(
@@ -319,7 +327,7 @@ async def test_a_report_that_failed_is_made_again(database: Place) -> None:
 async def test_many_bad_rows_are_reported_some_at_a_time(store: Store) -> None:
     pages: list[list[str]] = []
 
-    class Counting(Desk):
+    class Counting(ScriptedConnector):
         async def report(self, rejections: Sequence[Rejection]) -> None:
             pages.append([told.key for told in rejections])
 
@@ -332,15 +340,15 @@ async def test_many_bad_rows_are_reported_some_at_a_time(store: Store) -> None:
 
 
 async def test_a_receipt_is_given_after_the_commit(store: Store) -> None:
-    desk = Desk()
+    desk = ScriptedConnector()
     host = host_of(desk, store)
     await host.listen(60)
     assert desk.emit is not None
     cases: list[tuple[Record | Bad, str, str]] = [
-        (shipped(), "accepted", "on its way to the store"),
-        (shipped(), "duplicate", "known already"),
+        (fulfillment_record(), "accepted", "on its way to the store"),
+        (fulfillment_record(), "duplicate", "known already"),
         (
-            shipped("k2", "9999"),
+            fulfillment_record("k2", "9999"),
             "waiting",
             "order '9999' is not known. The record is stored, and Backhaul will try"
             " again",
@@ -356,14 +364,14 @@ async def test_a_receipt_is_given_after_the_commit(store: Store) -> None:
 async def test_no_receipt_is_given_for_a_record_that_is_not_stored(
     store: Store,
 ) -> None:
-    host = host_of(Desk(), store)
+    host = host_of(ScriptedConnector(), store)
     with locked(store.place), pytest.raises(Busy):
-        await host.emit(shipped())
+        await host.emit(fulfillment_record())
     assert count(store.place, "records") == 0
 
 
 async def test_an_error_in_close_is_not_ours(store: Store, lines: list[str]) -> None:
-    class Stuck(Desk):
+    class Stuck(ScriptedConnector):
         async def close(self) -> None:
             raise RuntimeError("stuck")
 
@@ -374,18 +382,18 @@ async def test_an_error_in_close_is_not_ours(store: Store, lines: list[str]) -> 
 async def test_characters_that_are_no_text_set_only_their_record_aside(
     store: Store,
 ) -> None:
-    host = host_of(Desk(), store)
-    odd = shipped("k\ud800", "\udfff")
+    host = host_of(ScriptedConnector(), store)
+    odd = fulfillment_record("k\ud800", "\udfff")
     assert (await host.emit(odd)).state == "quarantined"
     bad = Bad(key="k2", raw="\udcff", reason="?", locator="caf\udce9.csv:3")
     assert (await host.emit(bad)).state == "quarantined"
-    assert (await host.emit(shipped())).state == "accepted"
+    assert (await host.emit(fulfillment_record())).state == "accepted"
 
 
 async def test_after_a_restore_a_connector_reads_its_stock_counts_again(
     database: Place,
 ) -> None:
-    class Lists(Desk):
+    class Lists(ScriptedConnector):
         def restart_stock(self, cursor: str | None) -> str | None:
             asked.append(cursor)
             return f"stock from the beginning, else {cursor}"
@@ -410,11 +418,11 @@ def put_name(documents: Documents, *, name: str) -> None:
 
 
 async def test_a_connection_keeps_documents_of_its_own(store: Store) -> None:
-    first, second = Desk("first"), Desk("second")
+    first, second = ScriptedConnector("first"), ScriptedConnector("second")
     for desk in (first, second):
         host_of(desk, store)
         await desk.documents.transact(partial(put_name, name=desk.instance))
-    again = Desk("first")
+    again = ScriptedConnector("first")
     host_of(again, store)
     kept = await again.documents.transact(lambda each: each.list(""))
     assert kept == [("name", b"first")]
@@ -424,7 +432,7 @@ async def test_a_connection_keeps_documents_of_its_own(store: Store) -> None:
 async def test_a_work_finds_names_only_in_a_complete_mirror(
     store: Store, held: bool
 ) -> None:
-    desk = Desk()
+    desk = ScriptedConnector()
     host_of(desk, store, held=held)
     found = await desk.documents.transact(lambda each: each.find_in_store(["1001"]))
     assert found == await desk.find_in_store(["1001"])
@@ -432,7 +440,11 @@ async def test_a_work_finds_names_only_in_a_complete_mirror(
 
 
 async def test_a_flood_of_works_delays_no_other_write(store: Store) -> None:
-    flooding, other, ran = Desk("flooding"), Desk("other"), list[int]()
+    flooding, other, ran = (
+        ScriptedConnector("flooding"),
+        ScriptedConnector("other"),
+        list[int](),
+    )
     for desk in (flooding, other):
         host_of(desk, store)
 

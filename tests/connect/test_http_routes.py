@@ -13,7 +13,7 @@ from backhaul.app.public_http import RequestLimits
 from backhaul.connect import http_routes
 from backhaul.errors import Busy
 from backhaul_sdk import HttpRequest, HttpResponse, Route
-from scenes.back_office import Desk, host_of, shipped
+from scenes.back_office import ScriptedConnector, fulfillment_record, host_of
 from scenes.databases import locked
 from scenes.stored import count
 
@@ -107,10 +107,10 @@ async def test_a_body_too_large_is_413(served: Intake) -> None:
 async def test_a_scan_that_cannot_be_stored_is_answered_503(
     served: Intake, store: Store
 ) -> None:
-    host = host_of(Desk(), store)
+    host = host_of(ScriptedConnector(), store)
 
     async def take(_: HttpRequest) -> HttpResponse:
-        receipt = await host.emit(shipped())
+        receipt = await host.emit(fulfillment_record())
         return HttpResponse(200, {"accepted": True, "what": receipt.what})
 
     served.wanted.append(Route("POST", "/scan", take))

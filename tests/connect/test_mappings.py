@@ -10,8 +10,8 @@ import pytest
 from backhaul.store.mappings import MappingKind, NameMapping
 from backhaul_sdk import Batch, FullList, Line, StockAdjustment, StockLevel
 from scenes import payloads
-from scenes.back_office import Desk, host_of, shipped
-from scenes.databases import take
+from scenes.back_office import ScriptedConnector, fulfillment_record, host_of
+from scenes.databases import append_and_fold
 from scenes.drop_folder import HEADER, matched
 from scenes.payloads import envelope
 from scenes.stored import (
@@ -36,7 +36,7 @@ MAPPED = NameMapping(MappingKind.SKU, "LAMP-2", "LAMP-02")
 async def sell(store: Store, *skus: str) -> None:
     variants = [payloads.variant(f"v_{sku}", sku=sku) for sku in skus]
     product = payloads.product("prod_9", variants=variants)
-    await take(store, envelope("products/create", product))
+    await append_and_fold(store, envelope("products/create", product))
 
 
 async def add(store: Store, *mappings: NameMapping) -> None:
@@ -59,7 +59,7 @@ def adjustment(key: str = "k", sku: str = "LAMP-2") -> StockAdjustment:
 async def test_an_adjustment_is_read_by_a_mapping_and_says_so(store: Store) -> None:
     await sell(store, "LAMP-02")
     await add(store)
-    receipt = await host_of(Desk(), store).emit(adjustment())
+    receipt = await host_of(ScriptedConnector(), store).emit(adjustment())
     assert receipt.state == "accepted"
     (command,) = commands(store.place)
     assert command.wanted["variant_id"] == "v_LAMP-02"
@@ -75,12 +75,12 @@ async def test_a_count_and_a_shipment_are_read_by_a_mapping(store: Store) -> Non
     await sell(store, "LAMP-02")
     item = payloads.item(sku="LAMP-02", variantId="v_LAMP-02")
     order = payloads.order("ord_7", number=1007, items=[item])
-    await take(store, envelope("orders/create", order))
+    await append_and_fold(store, envelope("orders/create", order))
     carrier = NameMapping(MappingKind.CARRIER, "dhl paket", "DHL")
     await add(store, MAPPED, carrier)
-    host = host_of(Desk(), store)
+    host = host_of(ScriptedConnector(), store)
     count_ = StockLevel(key="c", sku="LAMP-2", quantity=7, as_of=payloads.instant(2))
-    parcel = shipped(
+    parcel = fulfillment_record(
         "p",
         "1007",
         tracking_company="DHL Paket",
@@ -105,10 +105,10 @@ async def test_the_sku_of_an_order_goes_before_a_mapping(store: Store) -> None:
         payloads.item("li_new", sku="LAMP-02", variantId="v_LAMP-02"),
     ]
     order = payloads.order("ord_7", number=1007, items=items)
-    await take(store, envelope("orders/create", order))
+    await append_and_fold(store, envelope("orders/create", order))
     await add(store)
-    parcel = shipped("p", "1007", lines=(Line(sku="LAMP-2", quantity=1),))
-    assert (await host_of(Desk(), store).emit(parcel)).state == "accepted"
+    parcel = fulfillment_record("p", "1007", lines=(Line(sku="LAMP-2", quantity=1),))
+    assert (await host_of(ScriptedConnector(), store).emit(parcel)).state == "accepted"
     assert wanted(store)[0]["lines"] == [{"line_id": "li_old", "quantity": 1}]
 
 
@@ -116,7 +116,7 @@ async def test_a_record_that_waits_is_matched_once_the_mapping_is_there(
     store: Store, clock: VirtualClock
 ) -> None:
     await sell(store, "LAMP-02")
-    host = host_of(Desk(), store, clock=clock)
+    host = host_of(ScriptedConnector(), store, clock=clock)
     assert (await host.emit(adjustment())).state == "waiting"
     await add(store)
     await clock.advance(1)
@@ -130,7 +130,7 @@ async def test_a_record_that_waits_is_matched_once_the_mapping_is_there(
 async def test_a_mapping_changes_no_key_and_no_content(store: Store) -> None:
     """The same row comes again, before, with and after a mapping: it is one record."""
     await sell(store, "LAMP-02")
-    host = host_of(Desk(), store)
+    host = host_of(ScriptedConnector(), store)
     states = [(await host.emit(adjustment())).state]
     await add(store)
     states.append((await host.emit(adjustment())).state)
@@ -153,7 +153,7 @@ def _matcher(store: Store) -> Any:
 async def test_a_removed_mapping_keeps_planned_commands(store: Store) -> None:
     await sell(store, "LAMP-02", "LAMP-03")
     await add(store)
-    host = host_of(Desk(), store)
+    host = host_of(ScriptedConnector(), store)
     await host.emit(adjustment("first"))
     before = wanted(store)
     await add(store, NameMapping(MappingKind.SKU, "LAMP-2", "LAMP-03"))
@@ -167,7 +167,7 @@ async def test_a_removed_mapping_keeps_planned_commands(store: Store) -> None:
 
 async def test_a_mapping_to_a_sku_that_the_store_lacks_says_so(store: Store) -> None:
     await add(store)
-    receipt = await host_of(Desk(), store).emit(adjustment())
+    receipt = await host_of(ScriptedConnector(), store).emit(adjustment())
     assert "read as LAMP-02 by a mapping, but the store has no LAMP-02" in receipt.what
 
 
@@ -180,10 +180,12 @@ async def test_a_parcel_of_two_sources_is_held_without_the_mapping_too(
     await add(store, NameMapping(MappingKind.SKU, "BOX", "LS-XL"))
     variants = [payloads.variant("v_LS-XL", sku="LS-XL")]
     product = payloads.product("prod_5", variants=variants)
-    await take(store, envelope("products/create", product))
+    await append_and_fold(store, envelope("products/create", product))
     line = (Line(sku="BOX", quantity=1),)
-    scan = shipped("scan:1", "2001", tracking_number=None, lines=line)
-    assert (await host_of(Desk("scanner"), store).emit(scan)).state == "accepted"
+    scan = fulfillment_record("scan:1", "2001", tracking_number=None, lines=line)
+    assert (
+        await host_of(ScriptedConnector("scanner"), store).emit(scan)
+    ).state == "accepted"
     if not keeps:
         await remove(store)
     await folder.drop(HEADER + "2001,DHL,S200,LS-XL,1\n")
@@ -198,7 +200,7 @@ async def test_a_full_list_sets_a_mapped_article_to_no_zero(
 ) -> None:
     await sell(store, "LAMP-02")
     await add(store)
-    host = host_of(desk := Desk(), store)
+    host = host_of(desk := ScriptedConnector(), store)
     for number in (1, 2):
         at = payloads.instant(number)
         row = StockLevel(
@@ -224,10 +226,10 @@ async def test_a_row_that_fails_for_another_reason_names_the_mapping(
     await sell(store, "LAMP-02")
     item = payloads.item(sku="LAMP-02", variantId="v_LAMP-02")
     order = payloads.order("ord_7", number=1007, items=[item])
-    await take(store, envelope("orders/create", order))
+    await append_and_fold(store, envelope("orders/create", order))
     await add(store)
-    parcel = shipped("p", "1007", lines=(Line(sku="LAMP-2", quantity=9),))
-    receipt = await host_of(Desk(), store).emit(parcel)
+    parcel = fulfillment_record("p", "1007", lines=(Line(sku="LAMP-2", quantity=9),))
+    receipt = await host_of(ScriptedConnector(), store).emit(parcel)
     assert receipt.state == "quarantined"
     assert value_of(store.place, "quarantine", "reason").endswith(READ_AS)
     payload = json.loads(value_of(store.place, "records", "payload"))

@@ -10,8 +10,8 @@ from backhaul.core.lifecycle import Cause
 from backhaul.store.commands import Attempt, Sendable, Transition
 from scenes import payloads
 from scenes.damaged_rows import insert_command
-from scenes.databases import take
-from scenes.notifications import Books, deliver, sink_of
+from scenes.databases import append_and_fold
+from scenes.notifications import WithLookup, deliver_all, delivery_worker
 from scenes.payloads import envelope, instant
 from scenes.stored import rows_of, value_of
 
@@ -100,21 +100,21 @@ async def heard(
     shown: dict[str, Any],
 ) -> dict[str, list[str]]:
     """Return what two instances are told once an event shows all that at once."""
-    told = {name: Books(name) for name in ("own", "other")}
-    sinks = [sink_of(books, store, clock) for books in told.values()]
+    told = {name: WithLookup(name) for name in ("own", "other")}
+    sinks = [delivery_worker(books, store, clock) for books in told.values()]
     for sink in sinks:
         await sink.subscribe()
-    await take(store, updated(300))
+    await append_and_fold(store, updated(300))
     for sink in sinks:
-        await deliver(sink)
+        await deliver_all(sink)
     for number, (kind, instance, effect) in enumerate(commands):
         done = {"instance": instance, "effect_id": effect}
         insert_command(store.place, f"c{number}", kind, "ord_9", "applied", **done)
-    await take(store, updated(303, **shown))
+    await append_and_fold(store, updated(303, **shown))
     for sink in sinks:
-        await deliver(sink)
+        await deliver_all(sink)
     return {
-        name: [topic for topic, _ in books.heard() if topic != "order.placed"]
+        name: [topic for topic, _ in books.received() if topic != "order.placed"]
         for name, books in told.items()
     }
 
@@ -140,19 +140,19 @@ async def test_two_parcels_before_the_answer_are_delivered(
     store: Store, clock: VirtualClock
 ) -> None:
     """The answer names one of them; the other is a stranger's."""
-    books = Books("own")
-    sink = sink_of(books, store, clock)
+    books = WithLookup("own")
+    sink = delivery_worker(books, store, clock)
     await sink.subscribe()
-    await take(store, updated(300))
+    await append_and_fold(store, updated(300))
     insert_command(store.place, "c0", "fulfill", "ord_9", "planned", instance="own")
     ((command, _),) = await store.commands.claim(
         "main", {"fulfill": "9999"}, 1, lambda *_: Sendable(b"{}", "")
     )
-    await take(store, updated(303, **DONE | {"shipments": [SENT, STRANGE]}))
+    await append_and_fold(store, updated(303, **DONE | {"shipments": [SENT, STRANGE]}))
     step = Transition((Cause.CONFIRMED,), "200", effect_id="shp_1")
     await store.commands.record_attempt(command, Attempt("", "x", 200, "", None), step)
-    await deliver(sink)
-    assert books.heard() == [("order.placed", "ord_9"), ("order.updated", "ord_9")]
+    await deliver_all(sink)
+    assert books.received() == [("order.placed", "ord_9"), ("order.updated", "ord_9")]
 
 
 STOCKS: dict[str, tuple[dict[str, Any], list[int]]] = {
@@ -168,16 +168,19 @@ async def test_a_sale_that_only_our_own_adjustment_shows_is_delivered(
 ) -> None:
     """The news of the sale is lost, or comes too late to change anything."""
     step, expected = STOCKS[name]
-    told = {instance: Books(instance) for instance in ("own", "other")}
-    sinks = [sink_of(books, store, clock) for books in told.values()]
+    told = {instance: WithLookup(instance) for instance in ("own", "other")}
+    sinks = [delivery_worker(books, store, clock) for books in told.values()]
     for sink in sinks:
         await sink.subscribe()
 
     async def moves(at: int, **members: Any) -> None:
         change = payloads.stock_change(at=at, **members)
-        assert await take(store, envelope("inventory/level_update", change)) == []
+        assert (
+            await append_and_fold(store, envelope("inventory/level_update", change))
+            == []
+        )
         for sink in sinks:
-            await deliver(sink)
+            await deliver_all(sink)
 
     await moves(300, stock=10, adjustment_id="adj_0")
     done = {"instance": "own", "effect_id": "adj_1"}
@@ -185,7 +188,7 @@ async def test_a_sale_that_only_our_own_adjustment_shows_is_delivered(
     await moves(302, **step)
     await moves(301, stock=9, adjustment=-1, adjustment_id="adj_2", orderId="ord_1")
     stocks = {
-        instance: [change.document["stock"] for change in books.told]
+        instance: [change.document["stock"] for change in books.changes]
         for instance, books in told.items()
     }
     assert stocks == {"own": [10, *expected], "other": [10, step["stock"]]}

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from backhaul.core.sku_matching import difference, near_text, same_text
 from backhaul_sdk import Fulfillment, Line, StockLevel
 from scenes import payloads
-from scenes.back_office import Desk, host_of
-from scenes.databases import take
+from scenes.back_office import ScriptedConnector, host_of
+from scenes.databases import append_and_fold
 from scenes.payloads import envelope
 from scenes.stored import value_of
 
@@ -36,7 +36,7 @@ def nfc(text: str) -> str:
 async def level_of(store: Store, clock: VirtualClock, sku: str) -> str:
     """Hand in a level of the article; return its state and what it was matched to."""
     level = StockLevel(key=f"k{sku}", sku=sku, quantity=7, as_of=payloads.instant(0))
-    receipt = await host_of(Desk("desk"), store, clock=clock).emit(level)
+    receipt = await host_of(ScriptedConnector("desk"), store, clock=clock).emit(level)
     if receipt.state != "accepted":
         return receipt.what
     payload = value_of(store.place, "commands_and_targets", "payload")
@@ -46,7 +46,7 @@ async def level_of(store: Store, clock: VirtualClock, sku: str) -> str:
 async def sells(store: Store, *skus: str) -> None:
     variants = [payloads.variant(f"v{n}", sku=sku) for n, sku in enumerate(skus)]
     product = payloads.product("prod_9", variants=variants)
-    await take(store, envelope("products/create", product))
+    await append_and_fold(store, envelope("products/create", product))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ async def test_a_sku_that_no_variant_has_any_more_is_not_named(
 ) -> None:
     await sells(store, "old")
     renamed = payloads.product("prod_9", 1, variants=[payloads.variant("v0", sku="N")])
-    await take(store, envelope("products/update", renamed))
+    await append_and_fold(store, envelope("products/update", renamed))
     assert "the store's SKU" not in await level_of(store, clock, "OLD")
 
 
@@ -171,18 +171,18 @@ async def test_an_order_line_that_looks_the_same_is_found(
 ) -> None:
     item = payloads.item(sku=nfc(NFD), quantity=2, variantId=None, productId=None)
     order = payloads.order(items=[item], fulfillmentStatus="UNFULFILLED")
-    await take(store, envelope("orders/create", order))
+    await append_and_fold(store, envelope("orders/create", order))
     line = Line(sku=NFD, quantity=1)
     shipped = Fulfillment(key="f", order="1001", lines=(line,))
-    assert (await host_of(Desk("desk"), store, clock=clock).emit(shipped)).state == (
-        "accepted"
-    )
+    assert (
+        await host_of(ScriptedConnector("desk"), store, clock=clock).emit(shipped)
+    ).state == ("accepted")
 
 
 async def shipped(store: Store, clock: VirtualClock, sku: str) -> str:
     """Ship one unit of order 1001; return its line, or why not."""
     record = Fulfillment(key=sku, order="1001", lines=(Line(sku=sku, quantity=1),))
-    receipt = await host_of(Desk("desk"), store, clock=clock).emit(record)
+    receipt = await host_of(ScriptedConnector("desk"), store, clock=clock).emit(record)
     if receipt.state != "accepted":
         return receipt.what
     payload = value_of(store.place, "commands_and_targets", "payload")
@@ -197,7 +197,9 @@ async def test_an_order_line_of_the_same_number_is_found(
     store: Store, clock: VirtualClock, named: str, sold: str
 ) -> None:
     item = payloads.item("li_1", sku=sold, variantId=None, productId=None)
-    await take(store, envelope("orders/create", payloads.order(items=[item])))
+    await append_and_fold(
+        store, envelope("orders/create", payloads.order(items=[item]))
+    )
     assert await shipped(store, clock, named) == "li_1"
 
 
@@ -210,7 +212,9 @@ async def test_the_store_s_other_article_is_not_shipped(
 ) -> None:
     await sells(store, named, sold)
     item = payloads.item("li_1", sku=sold, variantId=variant, productId="prod_9")
-    await take(store, envelope("orders/create", payloads.order(items=[item])))
+    await append_and_fold(
+        store, envelope("orders/create", payloads.order(items=[item]))
+    )
     assert f"0 open of SKU {named!r}" in await shipped(store, clock, named)
 
 

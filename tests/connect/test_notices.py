@@ -19,7 +19,7 @@ from backhaul.errors import BackhaulError
 from backhaul_connectors.file_drop import FileDrop
 from backhaul_connectors.file_drop.settings import Settings
 from backhaul_sdk import Batch
-from scenes.back_office import Desk, host_of, shipped
+from scenes.back_office import ScriptedConnector, fulfillment_record, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NOTICE = "a.xyz is not read: no pattern takes its name"
 
 
-class TellingDesk(Desk):
+class TellingDesk(ScriptedConnector):
     """A desk that has something to say."""
 
     said: Sequence[object] = ()
@@ -90,7 +90,9 @@ async def test_the_notes_of_a_batch_are_logged_after_it_is_stored(
 ) -> None:
     desk = TellingDesk()
     said = "a.csv: 2 of 3 rows were left out"
-    desk.waiting.append(Batch(records=[shipped()], cursor="1", notes=(said,)))
+    desk.waiting.append(
+        Batch(records=[fulfillment_record()], cursor="1", notes=(said,))
+    )
     await host_of(desk, store).once()
     assert len(logged(lines, "connector.note ")) == 1
     assert any(said in line for line in lines)

@@ -12,9 +12,9 @@ from backhaul.core.lifecycle import Cause
 from backhaul.store.commands import Attempt, Decision, Sendable, Transition
 from backhaul_sdk import Cancellation, Fulfillment, Line
 from scenes import payloads
-from scenes.back_office import Desk, host_of
-from scenes.damaged_rows import lose, overwrite
-from scenes.databases import take
+from scenes.back_office import ScriptedConnector, host_of
+from scenes.damaged_rows import delete_rows, overwrite
+from scenes.databases import append_and_fold
 from scenes.payloads import envelope
 from scenes.stored import rows_of, value_of
 
@@ -45,7 +45,7 @@ GATES = {"cancel": "9999", "fulfill": "9999"}
 async def twins(store: Store) -> Store:
     """A store that knows an order of two lines of one article, one unit each."""
     order = payloads.order("ord_3", number=1003, items=TWINS)
-    await take(store, envelope("orders/create", order))
+    await append_and_fold(store, envelope("orders/create", order))
     return store
 
 
@@ -58,7 +58,7 @@ async def pick(store: Store, key: str, units: int = 1, sku: str = "A") -> Receip
         lines=lines,
         everything=not lines,
     )
-    return await host_of(Desk(), store).emit(record)
+    return await host_of(ScriptedConnector(), store).emit(record)
 
 
 def lines(store: Store) -> list[list[tuple[str, int]]]:
@@ -89,7 +89,7 @@ async def fold(store: Store, at: int, *shipped: int) -> None:
         for item, units in zip(TWINS, shipped, strict=True)
     ]
     order = payloads.order("ord_3", at, number=1003, items=items)
-    await take(store, envelope("orders/updated", order))
+    await append_and_fold(store, envelope("orders/updated", order))
 
 
 async def look(store: Store, clock: VirtualClock) -> list[tuple[str, str]]:
@@ -148,7 +148,7 @@ async def test_an_order_that_we_cancelled_accepts_no_parcel_before_its_webhook(
     twins: Store,
 ) -> None:
     cancel = Cancellation(key="c", order="1003", restock=True, reason="STAFF")
-    await host_of(Desk(), twins).emit(cancel)
+    await host_of(ScriptedConnector(), twins).emit(cancel)
     gone = {"updated_at": payloads.instant(9), "cancelled_at": payloads.instant(9)}
     await send_and_hear(twins, Cause.CONFIRMED, evidence=gone)
     receipt = await pick(twins, "k1")
@@ -213,7 +213,7 @@ async def test_a_parcel_waits_while_another_is_being_sent(
 async def test_a_record_does_not_block_itself(twins: Store) -> None:
     """Its command may be known where the record itself is forgotten."""
     await pick(twins, "k1", 2)
-    lose(twins.place, "records")
+    delete_rows(twins.place, "records")
     assert (await pick(twins, "k1", 2)).state == "accepted"
     assert lines(twins) == [[("li_a", 1), ("li_b", 1)]]
 
@@ -221,4 +221,4 @@ async def test_a_record_does_not_block_itself(twins: Store) -> None:
 async def test_units_of_one_order_do_not_count_for_another(twins: Store) -> None:
     await pick(twins, "k1", 0)
     record = Fulfillment(key="k2", order="1001", lines=(Line(sku="LS-S", quantity=2),))
-    assert (await host_of(Desk(), twins).emit(record)).state == "accepted"
+    assert (await host_of(ScriptedConnector(), twins).emit(record)).state == "accepted"

@@ -13,8 +13,8 @@ from backhaul.store import database_at
 from backhaul.store.deliveries import Subscriber
 from backhaul.store.read_records import FoundObject, TimelineEntry
 from scenes import payloads
-from scenes.databases import take
-from scenes.notifications import Books, deliver, sink_of
+from scenes.databases import append_and_fold
+from scenes.notifications import WithLookup, deliver_all, delivery_worker
 from scenes.payloads import envelope, instant
 from scenes.stored import value_of, values_of
 
@@ -42,70 +42,74 @@ def case(name: str, **members: Any) -> bytes:
     return envelope(document["topic"], document["data"])
 
 
-async def told(books: Books, sink: DeliveryWorker, *names: str) -> list[str]:
-    await deliver(sink)
-    return [topic for topic, _ in books.heard()]
+async def told(books: WithLookup, sink: DeliveryWorker, *names: str) -> list[str]:
+    await deliver_all(sink)
+    return [topic for topic, _ in books.received()]
 
 
 @pytest.fixture
-async def books(store: Store, clock: VirtualClock) -> tuple[Books, DeliveryWorker]:
-    books = Books()
-    sink = sink_of(books, store, clock)
+async def books(store: Store, clock: VirtualClock) -> tuple[WithLookup, DeliveryWorker]:
+    books = WithLookup()
+    sink = delivery_worker(books, store, clock)
     await sink.subscribe()
     return books, sink
 
 
 @pytest.mark.parametrize("status", ["REFUNDED", "Refunded", " refunded "])
 async def test_a_refunded_order_is_withdrawn_once(
-    store: Store, books: tuple[Books, DeliveryWorker], status: str
+    store: Store, books: tuple[WithLookup, DeliveryWorker], status: str
 ) -> None:
-    await take(store, news(300, financialStatus="PAID"))
+    await append_and_fold(store, news(300, financialStatus="PAID"))
     assert await told(*books) == [PLACED]
     assert value_of(store.place, "open_orders", "id", id=ORDERS) == "ord_9"
-    await take(store, news(301, financialStatus=status))
+    await append_and_fold(store, news(301, financialStatus=status))
     assert await told(*books) == [PLACED, CANCELLED]
     assert values_of(store.place, "open_orders", "id", id=ORDERS) == []
     cancellation = {"cancelledAt": instant(302), "reason": "OTHER"}
-    await take(store, news(302, financialStatus=status, cancellation=cancellation))
+    await append_and_fold(
+        store, news(302, financialStatus=status, cancellation=cancellation)
+    )
     assert await told(*books) == [PLACED, CANCELLED, UPDATED]
 
 
 async def test_the_order_of_the_refund_case_is_withdrawn(
-    store: Store, books: tuple[Books, DeliveryWorker]
+    store: Store, books: tuple[WithLookup, DeliveryWorker]
 ) -> None:
     paid = {"financialStatus": "PAID", "updatedAt": instant(301)}
-    await take(store, case("06-refunded-not-cancelled.json", **paid))
+    await append_and_fold(store, case("06-refunded-not-cancelled.json", **paid))
     assert await told(*books) == [PLACED]
-    await take(store, case("06-refunded-not-cancelled.json", updatedAt=instant(302)))
+    await append_and_fold(
+        store, case("06-refunded-not-cancelled.json", updatedAt=instant(302))
+    )
     assert await told(*books) == [PLACED, CANCELLED]
     assert values_of(store.place, "open_orders", "id", id=ORDERS) == []
 
 
 @pytest.mark.parametrize("status", ["PARTIALLY_REFUNDED", "VOIDED", "AUTHORIZED", "X"])
 async def test_any_other_order_stays_open(
-    store: Store, books: tuple[Books, DeliveryWorker], status: str
+    store: Store, books: tuple[WithLookup, DeliveryWorker], status: str
 ) -> None:
-    await take(store, news(300))
+    await append_and_fold(store, news(300))
     assert await told(*books) == [PLACED]
-    await take(store, news(301, financialStatus=status))
+    await append_and_fold(store, news(301, financialStatus=status))
     assert await told(*books) == [PLACED, UPDATED]
     assert value_of(store.place, "open_orders", "id", id=ORDERS) == "ord_9"
 
 
 async def test_a_refund_of_a_wholly_shipped_order_is_a_change(
-    store: Store, books: tuple[Books, DeliveryWorker]
+    store: Store, books: tuple[WithLookup, DeliveryWorker]
 ) -> None:
     whole = {"fulfillmentStatus": "FULFILLED", "shipments": [payloads.shipment()]}
-    await take(store, news(300, financialStatus="PAID"))
-    await take(store, news(301, financialStatus="PAID", **whole))
-    await take(store, news(302, financialStatus="REFUNDED", **whole))
+    await append_and_fold(store, news(300, financialStatus="PAID"))
+    await append_and_fold(store, news(301, financialStatus="PAID", **whole))
+    await append_and_fold(store, news(302, financialStatus="REFUNDED", **whole))
     assert await told(*books) == [PLACED, UPDATED, UPDATED]
 
 
 async def test_an_order_that_is_refunded_first_is_not_delivered(
-    store: Store, books: tuple[Books, DeliveryWorker]
+    store: Store, books: tuple[WithLookup, DeliveryWorker]
 ) -> None:
-    await take(store, news(300, financialStatus="REFUNDED"))
+    await append_and_fold(store, news(300, financialStatus="REFUNDED"))
     assert await told(*books) == []
 
 
@@ -120,10 +124,10 @@ STATUSES = [
 async def test_every_status_releases_an_order_or_is_explained(
     store: Store, clock: VirtualClock, status: str
 ) -> None:
-    books = Books()
-    sink = sink_of(books, store, clock, release_when="paid")
+    books = WithLookup()
+    sink = delivery_worker(books, store, clock, release_when="paid")
     await sink.subscribe()
-    await take(store, news(300, financialStatus=status))
+    await append_and_fold(store, news(300, financialStatus=status))
     is_released = status.strip().upper() in RELEASED
     assert await told(books, sink) == [PLACED] * is_released
     said = [row.detail or "" for row in timeline(store) if row.what == "payment"]
@@ -137,10 +141,10 @@ async def test_every_status_releases_an_order_or_is_explained(
 async def test_the_order_of_the_partial_refund_case_is_delivered(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
-    sink = sink_of(books, store, clock, release_when="paid")
+    books = WithLookup()
+    sink = delivery_worker(books, store, clock, release_when="paid")
     await sink.subscribe()
-    await take(
+    await append_and_fold(
         store, case("07-first-seen-partially-refunded.json", updatedAt=instant(301))
     )
     assert await told(books, sink) == [PLACED]
@@ -149,11 +153,13 @@ async def test_the_order_of_the_partial_refund_case_is_delivered(
 async def test_an_unknown_status_is_over_with_its_orders(
     store: Store, clock: VirtualClock
 ) -> None:
-    await sink_of(Books(), store, clock, release_when="paid").subscribe()
-    await take(store, news(300, financialStatus="ODD"))
+    await delivery_worker(WithLookup(), store, clock, release_when="paid").subscribe()
+    await append_and_fold(store, news(300, financialStatus="ODD"))
     (found,) = unknown_statuses(store)
     assert (found.status, found.orders, found.example) == ("ODD", 1, "#9")
-    await take(store, news(301, financialStatus="ODD", fulfillmentStatus="FULFILLED"))
+    await append_and_fold(
+        store, news(301, financialStatus="ODD", fulfillmentStatus="FULFILLED")
+    )
     assert unknown_statuses(store) == []
 
 
@@ -178,10 +184,10 @@ def unreported(store: Store) -> list[tuple[str, str]]:
 async def test_an_unknown_status_holds_no_order_that_awaits_no_payment(
     store: Store, clock: VirtualClock, rule: Any
 ) -> None:
-    books = Books()
-    sink = sink_of(books, store, clock, release_when=rule)
+    books = WithLookup()
+    sink = delivery_worker(books, store, clock, release_when=rule)
     await sink.subscribe()
-    await take(store, news(300, financialStatus="ODD"))
+    await append_and_fold(store, news(300, financialStatus="ODD"))
     assert unknown_statuses(store) == []
     assert unreported(store) == []
     assert await told(books, sink) == [PLACED]
@@ -198,7 +204,7 @@ async def test_a_connection_without_orders_of_the_store_waits_for_none(
         instance="books", store=place, topics=frozenset(topics), release_when="paid"
     )
     await store.deliveries.subscribe(subscriber)
-    await take(store, news(300, financialStatus="ODD"))
+    await append_and_fold(store, news(300, financialStatus="ODD"))
     assert unknown_statuses(store) == []
     assert unreported(store) == []
 
@@ -206,10 +212,10 @@ async def test_a_connection_without_orders_of_the_store_waits_for_none(
 async def test_a_connection_that_is_gone_waits_for_nothing(
     store: Store, clock: VirtualClock
 ) -> None:
-    sink = sink_of(Books(), store, clock, release_when="paid")
-    other = sink_of(Books("other"), store, clock)
+    sink = delivery_worker(WithLookup(), store, clock, release_when="paid")
+    other = delivery_worker(WithLookup("other"), store, clock)
     await subscribe_all([other, sink], store.deliveries)
-    await take(store, news(300, financialStatus="ODD"))
+    await append_and_fold(store, news(300, financialStatus="ODD"))
     assert len(unknown_statuses(store)) == 1
     await subscribe_all([other], store.deliveries)
     assert unknown_statuses(store) == []
@@ -219,12 +225,12 @@ async def test_a_connection_that_is_gone_waits_for_nothing(
 async def test_an_order_that_was_reported_before_waits_for_nothing(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
-    sink = sink_of(books, store, clock, release_when="paid")
+    books = WithLookup()
+    sink = delivery_worker(books, store, clock, release_when="paid")
     await sink.subscribe()
-    await take(store, news(300, financialStatus="PAID"))
+    await append_and_fold(store, news(300, financialStatus="PAID"))
     assert await told(books, sink) == [PLACED]
-    await take(store, news(301, financialStatus="ODD"))
+    await append_and_fold(store, news(301, financialStatus="ODD"))
     assert unknown_statuses(store) == []
     assert unreported(store) == []
 
@@ -232,14 +238,14 @@ async def test_an_order_that_was_reported_before_waits_for_nothing(
 async def test_only_the_connection_that_waits_is_named(
     store: Store, clock: VirtualClock
 ) -> None:
-    eager, late = Books("eager"), Books("late")
+    eager, late = WithLookup("eager"), WithLookup("late")
     sinks = [
-        sink_of(eager, store, clock),
-        sink_of(late, store, clock, release_when="paid"),
+        delivery_worker(eager, store, clock),
+        delivery_worker(late, store, clock, release_when="paid"),
     ]
     for sink in sinks:
         await sink.subscribe()
-    await take(store, news(300, financialStatus="PENDING"))
+    await append_and_fold(store, news(300, financialStatus="PENDING"))
     assert await told(eager, sinks[0]) == [PLACED]
     ((what, says),) = unreported(store)
     assert what == "payment"
@@ -252,15 +258,15 @@ AWAITING = {"confirmation": {"required": True, "confirmedAt": None}}
 async def test_an_order_that_awaits_its_confirmation_is_explained(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
-    sink = sink_of(books, store, clock, release_when="confirmed")
+    books = WithLookup()
+    sink = delivery_worker(books, store, clock, release_when="confirmed")
     await sink.subscribe()
-    await take(store, news(300, **AWAITING))
+    await append_and_fold(store, news(300, **AWAITING))
     ((what, says),) = unreported(store)
     assert what == "confirmation"
     assert "connection books waits for that" in says
     confirmed = {"confirmation": {"required": True, "confirmedAt": instant(301)}}
-    await take(store, news(301, **confirmed))
+    await append_and_fold(store, news(301, **confirmed))
     assert (await told(books, sink))[0] == PLACED
     assert unreported(store) == []
 
@@ -272,11 +278,11 @@ async def test_an_order_that_awaits_its_confirmation_is_explained(
 async def test_an_order_from_before_the_connection_is_explained(
     store: Store, clock: VirtualClock, rule: Any, members: dict[str, str]
 ) -> None:
-    books = Books()
-    sink = sink_of(books, store, clock, release_when=rule)
+    books = WithLookup()
+    sink = delivery_worker(books, store, clock, release_when=rule)
     await sink.subscribe()
     old = payloads.order("ord_9", 300, number=9, placedAt="2026-02-01T00:00:00.000Z")
-    await take(store, envelope("orders/updated", old | members))
+    await append_and_fold(store, envelope("orders/updated", old | members))
     assert await told(books, sink) == []
     says = "placed before connection books began; not reported to it"
     assert unreported(store) == [("connection", says)]
@@ -286,20 +292,20 @@ async def test_an_order_from_before_the_connection_is_explained(
 async def test_a_connection_from_the_first_order_on_explains_nothing(
     store: Store, clock: VirtualClock
 ) -> None:
-    books = Books()
-    sink = sink_of(books, store, clock, begin="all")
+    books = WithLookup()
+    sink = delivery_worker(books, store, clock, begin="all")
     await sink.subscribe()
     old = payloads.order("ord_9", 300, number=9, placedAt="2026-02-01T00:00:00.000Z")
-    await take(store, envelope("orders/updated", old))
+    await append_and_fold(store, envelope("orders/updated", old))
     assert PLACED in await told(books, sink)
     assert unreported(store) == []
 
 
 async def test_an_order_cancelled_before_it_was_reported_is_explained(
-    store: Store, books: tuple[Books, DeliveryWorker]
+    store: Store, books: tuple[WithLookup, DeliveryWorker]
 ) -> None:
     cancellation = {"cancelledAt": instant(301), "reason": "OTHER"}
-    await take(store, news(301, cancellation=cancellation))
+    await append_and_fold(store, news(301, cancellation=cancellation))
     assert await told(*books) == []
     says = "cancelled before it was reported to connection books; not reported to it"
     assert unreported(store) == [("connection", says)]
@@ -308,8 +314,8 @@ async def test_an_order_cancelled_before_it_was_reported_is_explained(
 async def test_a_changed_rule_counts_from_the_next_start(
     store: Store, clock: VirtualClock
 ) -> None:
-    await sink_of(Books(), store, clock, release_when="paid").subscribe()
-    await take(store, news(300, financialStatus="ODD"))
+    await delivery_worker(WithLookup(), store, clock, release_when="paid").subscribe()
+    await append_and_fold(store, news(300, financialStatus="ODD"))
     assert len(unknown_statuses(store)) == 1
-    await sink_of(Books(), store, clock).subscribe()
+    await delivery_worker(WithLookup(), store, clock).subscribe()
     assert unknown_statuses(store) == []

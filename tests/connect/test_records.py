@@ -12,7 +12,7 @@ from backhaul_sdk import Cancellation, Fulfillment, Line, StockAdjustment
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import new
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.stored import count, rows_of, values_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def store(database: Place, clock: VirtualClock) -> AsyncIterator[Store]:
 async def know(store: Store, *orders: payloads.Document) -> None:
     """Let orders come in as the platform tells of them."""
     bodies = [payloads.envelope("orders/create", order) for order in orders]
-    assert await take(store, *bodies) == []
+    assert await append_and_fold(store, *bodies) == []
 
 
 async def accept(
@@ -247,7 +247,9 @@ async def test_picking_units_that_are_not_open_is_refused(
 
 
 async def test_adjustment_finds_its_variant(store: Store, matcher: Matcher) -> None:
-    await take(store, payloads.envelope("products/create", payloads.product()))
+    await append_and_fold(
+        store, payloads.envelope("products/create", payloads.product())
+    )
     record = new(StockAdjustment(key="s1", sku="LS-S", delta=-2, reason="DAMAGED"))
     assert await accept(store, matcher, record) == [("accepted", "adjust prod_1")]
     assert commands(store) == [
@@ -261,7 +263,7 @@ async def test_a_sku_of_two_variants_is_quarantined_with_both_named(
 ) -> None:
     variants = [payloads.variant("var_1"), payloads.variant("var_2")]
     product = payloads.product(variants=variants)
-    await take(store, payloads.envelope("products/create", product))
+    await append_and_fold(store, payloads.envelope("products/create", product))
     record = new(StockAdjustment(key="s1", sku="LS-S", delta=1))
     assert await accept(store, matcher, record) == [
         ("quarantined", "SKU 'LS-S' could be any of the variants var_1, var_2")

@@ -13,7 +13,7 @@ from backhaul.errors import ConfigurationError
 from backhaul.settings.connections import Connector
 from backhaul_sdk import Spec
 from backhaul_sdk.testing import HOST_KEYS
-from scenes.back_office import Desk
+from scenes.back_office import ScriptedConnector
 
 DESK = "scenes.back_office:Desk"
 WRITING = Path(__file__).parents[2] / "docs" / "connectors" / "writing-one.md"
@@ -50,10 +50,10 @@ def test_the_guide_for_connector_authors_names_the_host_keys(text: str) -> None:
 def test_an_installed_connector_is_found(packages: Path) -> None:
     install(packages, "office", desk=DESK)
     assert registry.known_types()["desk"] == DESK
-    assert registry.load("desk") is Desk
+    assert registry.load("desk") is ScriptedConnector
     assert registry.secret_fields("desk") == {"password"}
     built = registry.build("front", "desk", {"rows": "3"})
-    assert isinstance(built, Desk)
+    assert isinstance(built, ScriptedConnector)
     assert (built.instance, built.settings.rows) == ("front", 3)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from backhaul.connect.record_matching import Matcher, encode
 from backhaul_sdk import Bad
 from scenes import payloads
-from scenes.back_office import Desk, host_of, shipped
-from scenes.databases import take
+from scenes.back_office import ScriptedConnector, fulfillment_record, host_of
+from scenes.databases import append_and_fold
 from scenes.payloads import envelope
 from scenes.stored import count, rows_of, value_of
 
@@ -22,7 +22,7 @@ GIVEN_UP = "discarded by an operator"
 
 
 async def hand_in(store: Store, record: Record | Bad) -> Receipt:
-    return await host_of(Desk(), store).emit(record)
+    return await host_of(ScriptedConnector(), store).emit(record)
 
 
 async def set_aside(store: Store, record: Record | Bad) -> int:
@@ -46,10 +46,10 @@ async def look(store: Store, clock: VirtualClock) -> list[str]:
 async def test_a_discarded_row_is_not_applied_when_it_comes_again(
     store: Store, clock: VirtualClock
 ) -> None:
-    await take(store, envelope("orders/create", AMBIGUOUS))
-    row = await set_aside(store, shipped())
+    await append_and_fold(store, envelope("orders/create", AMBIGUOUS))
+    row = await set_aside(store, fulfillment_record())
     await store.quarantine.drop(row, "otto", "sold over the counter")
-    receipt = await hand_in(store, shipped())
+    receipt = await hand_in(store, fulfillment_record())
     assert (receipt.state, receipt.what) == ("duplicate", GIVEN_UP)
     assert await look(store, clock) == []
     assert value_of(store.place, "records", "state") == "dropped"
@@ -68,11 +68,11 @@ async def test_a_discarded_bad_row_is_not_applied_when_it_comes_again(
 async def test_a_discarded_row_is_accepted_after_a_retry(
     store: Store, clock: VirtualClock
 ) -> None:
-    await take(store, envelope("orders/create", AMBIGUOUS))
-    row = await set_aside(store, shipped())
+    await append_and_fold(store, envelope("orders/create", AMBIGUOUS))
+    row = await set_aside(store, fulfillment_record())
     await store.quarantine.drop(row, "otto", "the wrong row")
     renamed = payloads.order("ord_3", 5, number=7, externalId=None)
-    await take(store, envelope("orders/updated", renamed))
+    await append_and_fold(store, envelope("orders/updated", renamed))
     await store.quarantine.retry(row, None, "otto", "it was this one after all")
     assert await look(store, clock) == ["accepted"]
 
@@ -81,8 +81,8 @@ async def test_a_bad_row_that_was_corrected_at_its_source_is_accepted(
     store: Store,
 ) -> None:
     await set_aside(store, Bad(key="k1", raw=";BD1", reason="no order number"))
-    assert (await hand_in(store, shipped())).state == "accepted"
-    assert (await hand_in(store, shipped())).state == "duplicate"
+    assert (await hand_in(store, fulfillment_record())).state == "accepted"
+    assert (await hand_in(store, fulfillment_record())).state == "duplicate"
     assert count(store.place, "commands_and_targets") == 1
     assert value_of(store.place, "quarantine", "state") == "retried"
     kept = value_of(store.place, "records", "raw")
@@ -92,9 +92,9 @@ async def test_a_bad_row_that_was_corrected_at_its_source_is_accepted(
 async def test_a_waiting_row_is_read_again_when_it_was_corrected(
     store: Store, clock: VirtualClock
 ) -> None:
-    assert (await hand_in(store, shipped(order="10001"))).state == "waiting"
+    assert (await hand_in(store, fulfillment_record(order="10001"))).state == "waiting"
     await clock.advance(60)
-    assert (await hand_in(store, shipped(order="1001"))).state == "accepted"
+    assert (await hand_in(store, fulfillment_record(order="1001"))).state == "accepted"
     assert await look(store, clock) == []
     assert value_of(store.place, "commands_and_targets", "target") == "ord_1"
     assert count(store.place, "quarantine") == 0
@@ -103,7 +103,7 @@ async def test_a_waiting_row_is_read_again_when_it_was_corrected(
 async def test_a_duplicate_does_not_restart_the_wait_of_a_record(
     store: Store, clock: VirtualClock
 ) -> None:
-    record = shipped(order="10001")
+    record = fulfillment_record(order="10001")
     assert (await hand_in(store, record)).state == "waiting"
     before = rows_of(store.place, "records", "received_at", "retry_at")
     await clock.advance(1)
@@ -114,13 +114,17 @@ async def test_a_duplicate_does_not_restart_the_wait_of_a_record(
 async def test_an_edit_of_an_operator_is_not_undone_by_the_same_row(
     store: Store, clock: VirtualClock
 ) -> None:
-    bad = shipped(order="1001")
-    await take(store, envelope("orders/create", AMBIGUOUS))
+    bad = fulfillment_record(order="1001")
+    await append_and_fold(store, envelope("orders/create", AMBIGUOUS))
     row = await set_aside(store, bad)
-    await store.quarantine.retry(row, encode(shipped(order="#8")), "otto", "a typo")
+    await store.quarantine.retry(
+        row, encode(fulfillment_record(order="#8")), "otto", "a typo"
+    )
     assert await look(store, clock) == ["waiting"]
     assert (await hand_in(store, bad)).state == "duplicate"
-    await take(store, envelope("orders/create", payloads.order("ord_8", number=8)))
+    await append_and_fold(
+        store, envelope("orders/create", payloads.order("ord_8", number=8))
+    )
     assert await look(store, clock) == ["accepted"]
     assert value_of(store.place, "commands_and_targets", "target") == "ord_8"
 
@@ -141,12 +145,12 @@ def other(order: str) -> str:
 async def test_other_content_of_an_accepted_key_needs_an_operator_once(
     store: Store,
 ) -> None:
-    await hand_in(store, shipped())
+    await hand_in(store, fulfillment_record())
     for times in range(3):
-        receipt = await hand_in(store, shipped(order="1002"))
+        receipt = await hand_in(store, fulfillment_record(order="1002"))
         assert (receipt.state, receipt.what) == ("duplicate", other("1002"))
         assert count(store.place, "quarantine") == 1, times
-    await hand_in(store, shipped(order="1003"))
+    await hand_in(store, fulfillment_record(order="1003"))
     assert rows_of(store.place, "quarantine", "raw", "reason", "state", "locator") == [
         (f"{order};BD1", other(order), "open", "file.csv:k1")
         for order in ("1002", "1003")
@@ -157,8 +161,8 @@ async def test_other_content_of_an_accepted_key_needs_an_operator_once(
 async def test_other_content_is_applied_too_where_an_operator_decides_so(
     store: Store, clock: VirtualClock
 ) -> None:
-    await hand_in(store, shipped())
-    await hand_in(store, shipped(order="1002"))
+    await hand_in(store, fulfillment_record())
+    await hand_in(store, fulfillment_record(order="1002"))
     row = only_row(store)
     await store.quarantine.retry(row, None, "otto", "they use numbers twice")
     assert await look(store, clock) == ["accepted"]
@@ -169,10 +173,10 @@ async def test_other_content_is_applied_too_where_an_operator_decides_so(
 async def test_discarded_other_content_stays_discarded(
     store: Store, clock: VirtualClock
 ) -> None:
-    await hand_in(store, shipped())
-    await hand_in(store, shipped(order="1002"))
+    await hand_in(store, fulfillment_record())
+    await hand_in(store, fulfillment_record(order="1002"))
     await store.quarantine.drop(only_row(store), "otto", "they corrected the past")
-    assert (await hand_in(store, shipped(order="1002"))).state == "duplicate"
+    assert (await hand_in(store, fulfillment_record(order="1002"))).state == "duplicate"
     assert await look(store, clock) == []
     assert count(store.place, "commands_and_targets") == 1
     assert value_of(store.place, "quarantine", "state") == "dropped"
@@ -183,7 +187,7 @@ async def test_a_correction_of_a_discarded_row_needs_an_operator(
 ) -> None:
     bad = Bad(key="k1", raw=";BD1", reason="no order number")
     await store.quarantine.drop(await set_aside(store, bad), "otto", "they mend it")
-    receipt = await hand_in(store, shipped())
+    receipt = await hand_in(store, fulfillment_record())
     assert receipt.state == "duplicate"
     assert count(store.place, "commands_and_targets") == 0
     assert only_row(store) == 2
@@ -191,16 +195,18 @@ async def test_a_correction_of_a_discarded_row_needs_an_operator(
 
 async def test_when_it_was_shipped_is_no_other_content(store: Store) -> None:
     """An ERP may tell when the row was touched last."""
-    first = shipped(shipped_at="2026-03-01T12:00:00Z")
+    first = fulfillment_record(shipped_at="2026-03-01T12:00:00Z")
     await hand_in(store, first)
-    again = shipped(shipped_at="2026-03-02T09:00:00Z", locator="elsewhere.csv:1")
+    again = fulfillment_record(
+        shipped_at="2026-03-02T09:00:00Z", locator="elsewhere.csv:1"
+    )
     assert (await hand_in(store, again)).what == "known already"
     assert count(store.place, "quarantine") == 0
 
 
 async def test_the_connector_hears_of_other_content(store: Store) -> None:
-    await hand_in(store, shipped())
-    await hand_in(store, shipped(order="1002"))
-    desk = Desk()
+    await hand_in(store, fulfillment_record())
+    await hand_in(store, fulfillment_record(order="1002"))
+    desk = ScriptedConnector()
     await host_of(desk, store).report()
     assert [told.raw for told in desk.reported] == ["1002;BD1"]

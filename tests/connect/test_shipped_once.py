@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scenes import payloads
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.drop_folder import HEADER, case, matched
 from scenes.payloads import envelope
 from scenes.stored import values_of
@@ -286,7 +286,7 @@ async def test_of_a_row_and_its_correction_that_both_wait_one_is_shipped(
     assert folder.left() == []
     line = payloads.item("2009:A1", sku="A1", quantity=3)
     order = payloads.order("ord_2009", number=2009, items=[line])
-    await take(folder.store, envelope("orders/create", order))
+    await append_and_fold(folder.store, envelope("orders/create", order))
     assert sorted(await look(folder.store, clock)) == ["accepted", "quarantined"]
     assert (len(folder.left()), len(folder.reasons())) == (1, 1)
 

@@ -12,9 +12,9 @@ import pytest
 from backhaul.core.clock import from_text
 from connectors.dropping import Drop
 from scenes import payloads
-from scenes.back_office import Desk, host_of
+from scenes.back_office import ScriptedConnector, host_of
 from scenes.clock import VirtualClock
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.payloads import envelope
 from scenes.stored import stock_targets, value_of
 
@@ -32,7 +32,9 @@ class Files:
     def __init__(self, folder: Path, store: Store, clock: VirtualClock) -> None:
         self.drop = Drop(folder)
         self.store = store
-        self._host = host_of(Desk("erp"), store, clock=clock, wait_seconds=600)
+        self._host = host_of(
+            ScriptedConnector("erp"), store, clock=clock, wait_seconds=600
+        )
         self._taken: set[str] = set()
 
     async def put(self, name: str, content: str | bytes, at: str, **more: Any) -> None:
@@ -50,7 +52,7 @@ class Files:
         for sku in skus:
             variant = payloads.variant(f"v_{sku}", sku=sku, stock=50)
             product = payloads.product(f"p_{sku}", variants=[variant])
-            await take(self.store, envelope("products/create", product))
+            await append_and_fold(self.store, envelope("products/create", product))
 
     def targets(self) -> dict[str, int]:
         planned = stock_targets(self.store.place, "planned")

@@ -9,8 +9,8 @@ import pytest
 from backhaul.store.commands import Decision
 from backhaul_sdk import Tracking
 from scenes import payloads
-from scenes.back_office import Desk, host_of
-from scenes.databases import take
+from scenes.back_office import ScriptedConnector, host_of
+from scenes.databases import append_and_fold
 from scenes.payloads import envelope
 from scenes.stored import rows_of, value_of
 
@@ -27,7 +27,7 @@ async def sent(store: Store) -> Store:
         payloads.shipment("shp_2", trackingNumber="T2"),
     ]
     order = payloads.order(at=5, shipments=parcels, externalId="POS-9")
-    await take(store, envelope("orders/fulfilled", order))
+    await append_and_fold(store, envelope("orders/fulfilled", order))
     return store
 
 
@@ -39,7 +39,7 @@ async def tell(
     store: Store, key: str, status: str, number: str = "T1", **members: Any
 ) -> Receipt:
     record = Tracking(key=key, tracking_number=number, status=status, **members)
-    return await host_of(Desk("courier"), store).emit(record)
+    return await host_of(ScriptedConnector("courier"), store).emit(record)
 
 
 async def test_the_ladder_leads_one_way(sent: Store) -> None:
@@ -70,7 +70,7 @@ async def test_a_parcel_of_several_orders_needs_the_orders_name(
 ) -> None:
     twin = [payloads.shipment("shp_9", trackingNumber="T1")]
     order = payloads.order("ord_2", 6, number=1002, shipments=twin)
-    await take(sent, envelope("orders/fulfilled", order))
+    await append_and_fold(sent, envelope("orders/fulfilled", order))
     assert "any of the orders" in (await tell(sent, "1", "delivered")).what
     assert (await tell(sent, "2", "delivered", order="#1002")).state == "accepted"
     assert value_of(sent.place, "parcels", "order_id") == "ord_2"

@@ -10,8 +10,8 @@ import pytest
 
 from backhaul_sdk import Line
 from scenes import payloads
-from scenes.back_office import Desk, host_of, shipped
-from scenes.databases import take
+from scenes.back_office import ScriptedConnector, fulfillment_record, host_of
+from scenes.databases import append_and_fold
 from scenes.drop_folder import CASES, HEADER
 from scenes.payloads import envelope
 from scenes.stored import rows_of
@@ -99,7 +99,7 @@ def packed(line: str, key: str, instance_order: str = "2001") -> Any:
     """Return what the scanner makes of a line of the case."""
     scan = json.loads(line.removeprefix("scanner:"))
     is_whole = scan["code"] == scan["order"]
-    return shipped(
+    return fulfillment_record(
         key,
         instance_order,
         tracking_company=scan["trackingCompany"],
@@ -115,7 +115,7 @@ async def test_a_parcel_that_two_sources_report_is_shipped_once(
 ) -> None:
     scan = packed(TWO_SOURCES.splitlines()[which], "scan:1")
     manifest = HEADER + "2001,DHL,S200,LS-XL,1\n"
-    scanner = host_of(Desk("scanner"), folder.store)
+    scanner = host_of(ScriptedConnector("scanner"), folder.store)
     if first == "scanner":
         await scanner.emit(scan)
         await folder.drop(manifest)
@@ -134,7 +134,7 @@ async def test_a_parcel_that_two_sources_report_is_shipped_once(
 
 
 async def test_a_duplicate_names_the_source_that_was_first(folder: Folder) -> None:
-    await host_of(Desk("scanner"), folder.store).emit(
+    await host_of(ScriptedConnector("scanner"), folder.store).emit(
         packed(TWO_SOURCES.splitlines()[0], "scan:1")
     )
     await folder.drop(HEADER + "2001,DHL,S200,LS-XL,1\n")
@@ -145,12 +145,12 @@ async def test_a_duplicate_names_the_source_that_was_first(folder: Folder) -> No
 
 async def test_two_sources_may_report_a_parcel_in_pieces(folder: Folder) -> None:
     """The scanner reports each unit, the manifest the parcel, in any order."""
-    scanner = host_of(Desk("scanner"), folder.store)
+    scanner = host_of(ScriptedConnector("scanner"), folder.store)
     unit = {"tracking_number": "S200", "lines": (Line(sku="LS-XL", quantity=1),)}
-    await scanner.emit(shipped("scan:1", "2001", **unit))
+    await scanner.emit(fulfillment_record("scan:1", "2001", **unit))
     await folder.drop(HEADER + "2001,DHL,s 200,LS-XL,2\n2001,DHL,s 200,KK-L,1\n")
-    await scanner.emit(shipped("scan:2", "2001", **unit))
-    await scanner.emit(shipped("scan:3", "2001", **unit))
+    await scanner.emit(fulfillment_record("scan:2", "2001", **unit))
+    await scanner.emit(fulfillment_record("scan:3", "2001", **unit))
     assert [units for _, _, units in folder.left()] == [
         {"LS-XL": 1},
         {"LS-XL": 1, "KK-L": 1},
@@ -159,9 +159,9 @@ async def test_two_sources_may_report_a_parcel_in_pieces(folder: Folder) -> None
 
 
 async def test_two_sources_that_name_no_number_need_an_operator(folder: Folder) -> None:
-    scanner = host_of(Desk("scanner"), folder.store)
+    scanner = host_of(ScriptedConnector("scanner"), folder.store)
     unit = {"tracking_number": None, "lines": (Line(sku="LS-XL", quantity=1),)}
-    await scanner.emit(shipped("scan:1", "2001", **unit))
+    await scanner.emit(fulfillment_record("scan:1", "2001", **unit))
     await folder.drop(HEADER + "2001,DHL,S200,LS-XL,1\n2001,DHL,S200,A1,2\n")
     assert len(folder.left()) == 1
     assert (
@@ -178,7 +178,7 @@ async def test_a_parcel_that_the_store_shows_already_is_not_shipped_again(
     held = [{"lineItemId": "2009:A1", "quantity": 1}]
     parcel = payloads.shipment(trackingNumber="S9", items=held)
     order = payloads.order("ord_2009", number=2009, items=[line], shipments=[parcel])
-    await take(folder.store, envelope("orders/create", order))
+    await append_and_fold(folder.store, envelope("orders/create", order))
     await folder.drop(HEADER + "2009,DHL,S9,A1,1\n")
     assert (folder.left(), folder.reasons()) == ([], [])
     await folder.drop(HEADER + "2009,DHL,S9,A1,1\n2009,DHL,S10,A1,1\n")
@@ -192,8 +192,8 @@ async def test_rows_that_an_older_version_accepted_are_not_shipped_again(
     folder.options["key_columns"] = ["note", "line"]
     first, second = "2001,DHL,JD1,A1,1,LS1,1", "2001,DHL,JD1,KK-L,1,LS1,2"
     old = "fulfillment:" + old_key(first)
-    await host_of(Desk("courier"), folder.store).emit(
-        shipped(
+    await host_of(ScriptedConnector("courier"), folder.store).emit(
+        fulfillment_record(
             old,
             "2001",
             tracking_company="DHL",

@@ -9,8 +9,8 @@ import pytest
 from backhaul.connect.record_matching import Matcher
 from backhaul_sdk import StockLevel
 from scenes import payloads
-from scenes.back_office import Desk, host_of
-from scenes.databases import take
+from scenes.back_office import ScriptedConnector, host_of
+from scenes.databases import append_and_fold
 from scenes.payloads import envelope
 from scenes.stored import count, rows_of, value_of, values_of
 
@@ -28,7 +28,9 @@ class Stockroom:
         self._store = store
         self._matcher = Matcher(clock, WAIT_SECONDS)
         self._hosts = {
-            name: host_of(Desk(name), store, clock=clock, wait_seconds=WAIT_SECONDS)
+            name: host_of(
+                ScriptedConnector(name), store, clock=clock, wait_seconds=WAIT_SECONDS
+            )
             for name in ("desk", "cellar")
         }
 
@@ -99,7 +101,7 @@ async def test_the_row_is_closed_once_the_article_is_known(
     await clock.advance(WAIT_SECONDS + 1)
     await room.look()
     new = payloads.product("prod_9", variants=[payloads.variant("var_9", sku="NEW")])
-    await take(store, envelope("products/create", new))
+    await append_and_fold(store, envelope("products/create", new))
     assert await room.tell(2, "NEW") == "accepted"
     assert rows_of(store.place, "quarantine", "id", "name", "key", "state") == [
         (1, "desk", "NEW:2", "retried")
@@ -113,9 +115,9 @@ async def test_the_zero_time_of_a_program_is_no_time_of_a_count(
     as_of: str, store: Store, clock: VirtualClock
 ) -> None:
     """All that ever moved would have moved since."""
-    await take(store, envelope("products/create", payloads.product()))
+    await append_and_fold(store, envelope("products/create", payloads.product()))
     level = StockLevel(key="k", sku="LS-S", quantity=7, as_of=as_of)
-    handed_in = await host_of(Desk("desk"), store, clock=clock).emit(level)
+    handed_in = await host_of(ScriptedConnector("desk"), store, clock=clock).emit(level)
     assert handed_in.state == "quarantined"
     reason = value_of(store.place, "quarantine", "reason")
     assert reason == (

@@ -191,7 +191,7 @@ async def keep_sample(server: TrytonServer, connector: Tryton) -> None:
 
 
 def _ship(server: TrytonServer, reference: str) -> None:
-    with server.house() as house:
+    with server.log_in() as house:
         house.ship(reference, "BD0")
 
 

@@ -11,7 +11,7 @@ import pytest
 from connectors import erpnext_double
 from connectors.erpnext_double import ErpNextDouble
 from connectors.odoo_double import DATABASE, KEY, USER, OdooDouble
-from scenes.daemon import Office, Said, in_process
+from scenes.daemon import CommandResult, Office, in_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ async def odoo() -> AsyncIterator[OdooDouble]:
     await odoo.close()
 
 
-async def checked(table: str, *options: str) -> Said:
+async def checked(table: str, *options: str) -> CommandResult:
     """Check the connection `shop` of a configuration, from the command line."""
     more = f'[connectors.shop]\ntype = "{table}'
     office = Office("http://127.0.0.1:9", "svc_live_0123456789abcdef", more=more)

@@ -18,8 +18,8 @@ from connectors.backoffice import ORDERS
 from connectors.serving import Site
 from scenes import payloads
 from scenes.clock import RunningClock
-from scenes.databases import started_store, take
-from scenes.notifications import owed, sink_of
+from scenes.databases import append_and_fold, started_store
+from scenes.notifications import deliveries_of, delivery_worker
 from scenes.payloads import envelope
 from scenes.waiting import HANG_SECONDS
 
@@ -83,11 +83,13 @@ async def test_an_order_is_written_once_however_late_the_answer_is(
         office.connector(answer_seconds=1, in_flight_seconds=1),
     )
     async with started_store(tmp_path / "backhaul.db", clock) as store:
-        sink = sink_of(connector, store, clock, topics=frozenset({TOPIC}), begin="all")
-        await take(store, envelope("orders/create", payloads.order()))
+        sink = delivery_worker(
+            connector, store, clock, topics=frozenset({TOPIC}), begin="all"
+        )
+        await append_and_fold(store, envelope("orders/create", payloads.order()))
         await sink.subscribe()
         async with asyncio.timeout(HANG_SECONDS):
-            while [state for *_, state in owed(store)] != ["applied"]:
+            while [state for *_, state in deliveries_of(store)] != ["applied"]:
                 if not await sink.step():
                     await asyncio.sleep(0.05)
     assert len(office.orders) == 1

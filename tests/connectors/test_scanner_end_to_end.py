@@ -17,7 +17,7 @@ from connectors.scanning import Dock
 from scenes import payloads
 from scenes.back_office import host_of
 from scenes.clock import VirtualClock
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.mosquitto import mosquitto
 from scenes.payloads import envelope, item, variant
 from scenes.stored import count, values_of
@@ -56,11 +56,11 @@ RIGHT = [
 @pytest.fixture
 async def store(database: Place) -> AsyncIterator[Store]:
     async with started_store(database, VirtualClock()) as started:
-        await take(started, envelope("products/create", _shirts()))
+        await append_and_fold(started, envelope("products/create", _shirts()))
         for number in (1001, 1002, 1003):
             line = item(f"li_{number}", variantId="var_2", sku="LS-XL", quantity=1)
             order = payloads.order(f"ord_{number}", number=number, items=[line])
-            await take(started, envelope("orders/create", order))
+            await append_and_fold(started, envelope("orders/create", order))
         yield started
 
 
@@ -258,10 +258,10 @@ async def test_a_label_is_no_article_and_an_article_may_look_like_one(
     odd = payloads.product(
         "prod_9", variants=[variant("var_9", sku="SF123456789012", barcode=None)]
     )
-    await take(store, envelope("products/create", odd))
+    await append_and_fold(store, envelope("products/create", odd))
     line = item("li_9", variantId="var_9", productId="prod_9", sku="SF123456789012")
     order = payloads.order("ord_9", number=1009, items=[line])
-    await take(store, envelope("orders/create", order))
+    await append_and_fold(store, envelope("orders/create", order))
     await said(dock, "1009", mode="pick")
     assert "1 x SF123456789012" in await said(dock, "SF123456789012", mode="pick")
     assert "parcel RR123456785DE" in await said(dock, "RR123456785DE", mode="pick")
@@ -297,7 +297,7 @@ async def test_an_order_may_have_the_form_of_an_article(
     dock: Dock, store: Store
 ) -> None:
     order = payloads.order("ord_8", number=4006381333931)
-    await take(store, envelope("orders/create", order))
+    await append_and_fold(store, envelope("orders/create", order))
     assert (await said(dock, "4006381333931", mode="pack")).startswith("200 order")
 
 
@@ -318,7 +318,7 @@ async def test_a_pick_of_an_order_that_cannot_ship_is_not_begun(
     dock: Dock, store: Store, members: dict[str, Any], why: str
 ) -> None:
     order = payloads.order("ord_1003", 9, number=1003, **members)
-    await take(store, envelope("orders/updated", order))
+    await append_and_fold(store, envelope("orders/updated", order))
     answer = await said(dock, "1003", mode="pick")
     assert answer.startswith("422")
     assert why in answer

@@ -15,7 +15,7 @@ from backhaul_sdk import StockAdjustment
 from scenes.certificates import of_an_authority
 from scenes.daemon import DaemonProcess
 from scenes.device_browser import HOST, DeviceBrowser, device_browser, trusting
-from scenes.silent_platform import met_before
+from scenes.silent_platform import office_with_known_store
 from scenes.stored import count, values_of
 from scenes.tcp_relay import Relay
 from scenes.waiting import until
@@ -94,7 +94,7 @@ async def floor(tmp_path: Path) -> AsyncIterator[Floor]:
     tls.load_cert_chain(certificate, key)
     profile = tmp_path / "profile"
     async with (
-        met_before() as office,
+        office_with_known_store() as office,
         device_browser(profile, *trusting(certificate)) as device,
     ):
         made = Floor(office, Relay(0, tls=tls), device)

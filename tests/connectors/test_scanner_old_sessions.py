@@ -16,7 +16,7 @@ from backhaul_connectors.scanner import old_sessions
 from backhaul_connectors.scanner.old_sessions import FILE, MOVED, move_old_sessions
 from backhaul_sdk import Fulfillment, Line, StockAdjustment
 from connectors.scanning import OTHER_TOKEN, Dock
-from scenes.back_office import Desk, host_of
+from scenes.back_office import ScriptedConnector, host_of
 from scenes.databases import started_store
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ async def dock(store: Store, folder: Path) -> AsyncIterator[Dock]:
 
 
 def host_services(store: Store) -> tuple[DocumentStore, ReadSqlite]:
-    desk = Desk()
+    desk = ScriptedConnector()
     host_of(desk, store)
     return desk.documents, desk.read_sqlite
 

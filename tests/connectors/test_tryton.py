@@ -87,7 +87,7 @@ async def connect(server: TrytonServer) -> AsyncIterator[Callable[..., Tryton]]:
 
 def ship(server: TrytonServer, reference: str, tracking: str) -> None:
     """Do in Tryton what a warehouse does with a confirmed sale."""
-    with server.house() as house:
+    with server.log_in() as house:
         house.ship(reference, tracking)
 
 
@@ -130,7 +130,7 @@ async def test_picked_units_are_in_stock_until_they_leave(
 
 
 def pick(server: TrytonServer, reference: str) -> None:
-    with server.house() as house:
+    with server.log_in() as house:
         assert house.pick(reference).state == "picked"
 
 

@@ -146,7 +146,7 @@ async def test_a_real_tryton_with_carriers_names_them(server: TrytonServer) -> N
 
 def ship(server: TrytonServer, carried: str, picked_up: str) -> None:
     """Send two orders, the first with a carrier."""
-    with server.house() as house:
+    with server.log_in() as house:
         house.add_services(["DELIVERY"])
         (delivery,) = Model.get("product.product").find([("code", "=", "DELIVERY")])
         party = Model.get("party.party")(name="DHL")

@@ -147,7 +147,7 @@ async def test_virtual_clock_wakes_in_the_order_of_time() -> None:
         woken.append((seconds, clock.monotonic()))
 
     tasks = [asyncio.ensure_future(sleeper(clock, s)) for s in (3.0, 1.0, 2.0)]
-    await clock.asleep(2.0)
+    await clock.await_sleeper(2.0)
     await clock.advance(2.5)
     assert woken == [(1.0, 1.0), (2.0, 2.0)]
     await clock.advance(0.5)

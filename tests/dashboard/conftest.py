@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 async def office(tmp_path: Path) -> AsyncIterator[Office]:
     """A dashboard with one user of each role."""
     async with open_office(tmp_path) as opened:
-        await opened.people()
+        await opened.add_users()
         yield opened
 
 
@@ -34,5 +34,5 @@ async def empty(tmp_path: Path) -> AsyncIterator[Office]:
 async def both(tmp_path: Path) -> AsyncIterator[tuple[Office, IdentityProvider]]:
     """A dashboard with one user of each role, and an identity provider."""
     async with open_both(tmp_path, VirtualClock()) as (office, provider):
-        await office.people()
+        await office.add_users()
         yield office, provider

@@ -18,9 +18,9 @@ from backhaul.store.testing.target_scenes import hold
 from dashboard.test_deliveries import deliver
 from scenes import payloads
 from scenes.api import issue
-from scenes.damaged_rows import insert_incident, lose, overwrite, refused_rows
+from scenes.damaged_rows import delete_rows, insert_incident, overwrite, refused_rows
 from scenes.dashboard import PASSWORD, Subscription
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.stored import values_of
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ Asked: TypeAlias = tuple[str, dict[str, str]]
 
 
 async def event(office: Office) -> Asked:
-    await take(office.store, payloads.envelope("orders/create", payloads.order()))
-    lose(office.path, "orders")
+    await append_and_fold(
+        office.store, payloads.envelope("orders/create", payloads.order())
+    )
+    delete_rows(office.path, "orders")
     overwrite(office.path, "event_outcomes", {"state": "quarantined"})
     return "/events/1/refold", {}
 
@@ -63,7 +65,7 @@ async def quarantined_event(office: Office) -> Asked:
 
 async def mapping(office: Office) -> Asked:
     product = payloads.product(variants=[payloads.variant(sku="LAMP-02")])
-    await take(office.store, payloads.envelope("products/create", product))
+    await append_and_fold(office.store, payloads.envelope("products/create", product))
     given = {"store": "main", "kind": "sku", "alias": "LAMP-2", "name": "LAMP-02"}
     return "/mappings/add", given
 
@@ -119,8 +121,8 @@ async def held(office: Office) -> Asked:
 
 
 async def secret(office: Office) -> Asked:
-    await office.signers.load({"main": (b"an old secret", b"a new secret")})
-    first, _ = office.signers.live()["main"]
+    await office.webhook_secrets.load({"main": (b"an old secret", b"a new secret")})
+    first, _ = office.webhook_secrets.live()["main"]
     return "/secrets/drop", {"store": "main", "fingerprint": first}
 
 
@@ -200,8 +202,8 @@ class Kept:
 def kept(office: Office) -> Kept:
     with closing(sqlite3.connect(office.path)) as connection:
         rows = tuple(connection.iterdump())
-    accepted = tuple(office.signers.live().values())
-    return Kept(rows, tuple(office.asked), accepted)
+    accepted = tuple(office.webhook_secrets.live().values())
+    return Kept(rows, tuple(office.requests), accepted)
 
 
 def test_every_form_that_changes_something_is_here() -> None:

@@ -9,7 +9,7 @@ from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord
 from scenes import payloads
 from scenes.damaged_rows import insert, overwrite
-from scenes.databases import take
+from scenes.databases import append_and_fold
 
 if TYPE_CHECKING:
     from scenes.dashboard import Office
@@ -41,7 +41,9 @@ async def command(office: Office, kind: str, target: str, **payload: object) -> 
 
 
 async def test_a_shipment_is_shown_with_its_lines_and_parcel(office: Office) -> None:
-    await take(office.store, payloads.envelope("orders/create", payloads.order()))
+    await append_and_fold(
+        office.store, payloads.envelope("orders/create", payloads.order())
+    )
     lines = [{"line_id": "li_1", "quantity": 2}]
     parcel = {"tracking_number": "T1", "tracking_company": "DHL"}
     id_ = await command(office, "fulfill", "ord_1", lines=lines, **parcel)

@@ -105,5 +105,5 @@ async def test_a_connection_is_checked(office: Office) -> None:
     assert answer.status == 303
     page = await browser.read(answer.headers["Location"])
     assert "courier: ready. one file is not read" in page
-    assert office.asked == ["check courier"]
+    assert office.requests == ["check courier"]
     assert office.audit() == [("otto", "connectors check", "courier")]

@@ -12,7 +12,7 @@ import pytest
 from backhaul.store.records import NewRecord, Unmatched
 from scenes import payloads
 from scenes.damaged_rows import overwrite
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.stored import commands, rows_of, value_of
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ async def test_a_number_is_sent_alone_where_the_order_is_shipped_whole(
     assert "Send only the tracking number" not in await browser.read(
         f"/quarantine/{row}"
     )
-    await take(office.store, payloads.envelope("orders/create", whole))
+    await append_and_fold(office.store, payloads.envelope("orders/create", whole))
     overwrite(office.path, "quarantine", {"state": "open"})
     assert "Send only the tracking number" in await browser.read(f"/quarantine/{row}")
     assert (await browser.post(f"/quarantine/{row}/correct")).status == 303
@@ -184,7 +184,7 @@ async def test_no_user_text_is_rendered_as_html(office: Office) -> None:
         payloads.envelope("orders/create", order),
         payloads.envelope("products/create", product),
     ]
-    await take(office.store, *bodies)
+    await append_and_fold(office.store, *bodies)
     command = await office.plan()
     overwrite(office.path, "commands", {"reason": HOSTILE, "evidence": HOSTILE})
     row = await set_aside(office, HOSTILE)

@@ -15,7 +15,7 @@ from backhaul.core.lifecycle import Cause
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from dashboard.test_decisions import fields
 from scenes import payloads
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.stored import values_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ async def deliver(office: Office, *orders: str, cause: Cause) -> list[int]:
     await office.store.deliveries.subscribe(BOOKS)
     placed = [payloads.order(each, name=f"#{each}") for each in orders]
     bodies = [payloads.envelope("orders/create", each) for each in placed]
-    await take(office.store, *bodies)
+    await append_and_fold(office.store, *bodies)
     while await office.store.deliveries.fan_out(BOOKS, 1.0):
         pass
     seqs: list[int] = []

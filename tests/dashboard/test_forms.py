@@ -35,13 +35,15 @@ async def test_without_the_sessions_token_nothing_changes(
     office: Office, token: str
 ) -> None:
     browser = await office.browser("otto")
-    answer = await browser.send(PAUSE, JOB | {"csrf": token}, browser.own())
+    answer = await browser.send(PAUSE, JOB | {"csrf": token}, browser.form_headers())
     assert (answer.status, paused(office)) == (403, False)
 
 
 async def test_the_token_of_another_session_is_refused(office: Office) -> None:
     browser, other = await office.browser("otto"), await office.browser("ada")
-    answer = await browser.send(PAUSE, JOB | {"csrf": other.csrf}, browser.own())
+    answer = await browser.send(
+        PAUSE, JOB | {"csrf": other.csrf}, browser.form_headers()
+    )
     assert (answer.status, paused(office)) == (403, False)
 
 
@@ -139,7 +141,7 @@ async def test_a_form_that_cannot_be_read_is_refused_and_breaks_nothing(
     office: Office, kind: str, body: bytes
 ) -> None:
     browser = await office.browser("otto")
-    headers = browser.own() | {"Content-Type": kind}
+    headers = browser.form_headers() | {"Content-Type": kind}
     for path in ("/login", PAUSE, "/first", "/quarantine/1/edit"):
         answer = await browser.client.post(
             path, data=body, headers=headers, allow_redirects=False
@@ -150,7 +152,10 @@ async def test_a_form_that_cannot_be_read_is_refused_and_breaks_nothing(
 
 async def test_a_form_that_cannot_be_unpacked_is_refused(office: Office) -> None:
     browser = await office.browser()
-    headers = browser.own() | {"Content-Type": URLENCODED, "Content-Encoding": "gzip"}
+    headers = browser.form_headers() | {
+        "Content-Type": URLENCODED,
+        "Content-Encoding": "gzip",
+    }
     answer = await browser.client.post("/login", data=b"no gzip", headers=headers)
     assert answer.status == 400
 
@@ -158,7 +163,7 @@ async def test_a_form_that_cannot_be_unpacked_is_refused(office: Office) -> None
 async def test_a_form_that_is_too_large_is_answered_in_words(office: Office) -> None:
     browser = await office.browser("otto")
     body = BytesIO(f"csrf={browser.csrf}&job=".encode() + b"x" * (1 << 20))
-    headers = browser.own() | {"Content-Type": URLENCODED}
+    headers = browser.form_headers() | {"Content-Type": URLENCODED}
     answer = await browser.client.post(PAUSE, data=body, headers=headers)
     page = await answer.text()
     assert (answer.status, "larger than 1 MiB" in page) == (413, True)

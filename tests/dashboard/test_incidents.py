@@ -9,7 +9,7 @@ import pytest
 
 from scenes import payloads
 from scenes.damaged_rows import insert_incident
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.stored import open_incidents
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ OVERVIEW, ORDER, LIST = "/", "/mirror/order/main/ord_1", "/incidents"
 async def opened(office: Office) -> Office:
     """An office with two orders, and an incident of the first."""
     for id_ in ("ord_1", "ord_2"):
-        await take(
+        await append_and_fold(
             office.store, payloads.envelope("orders/create", payloads.order(id_))
         )
     insert_incident(office.path, SAYS)

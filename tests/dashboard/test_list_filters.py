@@ -14,7 +14,7 @@ import pytest
 from dashboard.test_quarantine_filter import links
 from scenes import payloads
 from scenes.damaged_rows import overwrite
-from scenes.databases import take
+from scenes.databases import append_and_fold
 
 if TYPE_CHECKING:
     from scenes.dashboard import Browser, Office
@@ -97,10 +97,10 @@ async def test_commands_are_shown_in_each_order(office: Office) -> None:
 
 
 async def test_terms_select_events(office: Office) -> None:
-    await take(
+    await append_and_fold(
         office.store, payloads.envelope("orders/create", payloads.order("ord_1"))
     )
-    await take(office.store, b"not json")
+    await append_and_fold(office.store, b"not json")
     browser = await office.browser("vera")
 
     async def ids(text: str) -> list[str]:

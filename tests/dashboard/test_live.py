@@ -9,7 +9,7 @@ from backhaul.admin.following import Follower
 from backhaul.admin.live import MOST_OF_SESSION
 from backhaul.store.operators import MAX_IDLE_SECONDS
 from scenes import payloads
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ async def test_a_stream_says_which_kinds_have_changed(office: Office) -> None:
     await hear(stream, "data: begin")
     await office.plan()
     await hear(stream, "command")
-    await take(office.store, payloads.envelope("orders/create", payloads.order()))
+    await append_and_fold(
+        office.store, payloads.envelope("orders/create", payloads.order())
+    )
     await hear(stream, "event")
     stream.close()
 

@@ -97,7 +97,7 @@ async def test_a_login_at_another_port_of_the_machine_keeps_the_session(
     """Cookies know nothing of ports: a browser sends both dashboards both of them."""
     browser = await office.browser("vera")
     async with open_office(tmp_path / "other") as second:
-        await second.people()
+        await second.add_users()
         other = await second.browser("otto")
         assert other.cookie_name != browser.cookie_name
         both = {one.cookie_name: one.cookie() or "" for one in (browser, other)}
@@ -309,9 +309,9 @@ async def test_behind_a_trusted_proxy_with_https_the_cookie_is_bound_to_the_host
     tmp_path: Path, port: str, named: str
 ) -> None:
     async with open_office(tmp_path, trusted_proxies=["127.0.0.1"]) as office:
-        await office.people()
+        await office.add_users()
         browser = await office.browser()
-        said = browser.own() | {
+        said = browser.form_headers() | {
             "Host": f"backhaul.example{port}",
             "Origin": f"https://backhaul.example{port}",
             "X-Forwarded-Proto": "https",
@@ -333,7 +333,7 @@ async def test_a_remote_login_over_plain_http_is_refused(office: Office) -> None
     # A peer that is not a trusted proxy may say what he likes.
     lie = {"X-Forwarded-Proto": "https"}
     form = {"name": "vera", "password": PASSWORD}
-    answer = await browser.send("/login", form, browser.own() | host | lie)
+    answer = await browser.send("/login", form, browser.form_headers() | host | lie)
     assert answer.status == 403
     assert "Set-Cookie" not in answer.headers
     page = await browser.get("/login", headers=host)

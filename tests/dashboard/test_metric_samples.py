@@ -80,7 +80,7 @@ async def test_the_rates_are_means_of_five_minutes(tmp_path: Path) -> None:
             store.metric_samples, lambda: store.gauges.current([]), metrics, clock
         )
         running = asyncio.create_task(sampler.run())
-        await clock.asleep(5.0)
+        await clock.await_sleeper(5.0)
         metrics.counter("commands_total")["main", "fulfill", "uncertain"] += 4
         metrics.counter("commands_total")["main", "fulfill", "applied"] += 1
         metrics.counter("commands_total")["main", "fulfill", "planned"] += 1
@@ -89,11 +89,11 @@ async def test_the_rates_are_means_of_five_minutes(tmp_path: Path) -> None:
         metrics.counter("deliveries_total")["erp", "applied"] += 15
         for _ in range(5):
             await minute(clock)
-        await clock.asleep(5.0)
+        await clock.await_sleeper(5.0)
         shown = sampler.rates()
         assert [shown[name] for name in RATES] == [0, 0, 1, 0.2, 2, 3]
         await minute(clock)
-        await clock.asleep(5.0)
+        await clock.await_sleeper(5.0)
         assert set(sampler.rates().values()) == {0}
         running.cancel()
 
@@ -110,5 +110,5 @@ def samples(path: Path) -> list[MetricSample]:
 async def minute(clock: VirtualClock) -> None:
     """Let a minute pass, as soon as the sampler waits for each of its ticks."""
     for _ in range(12):
-        await clock.asleep(5.0)
+        await clock.await_sleeper(5.0)
         await clock.advance(5.0)

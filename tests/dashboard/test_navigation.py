@@ -13,7 +13,7 @@ from backhaul.admin.rendering import THEME_COOKIE
 from backhaul.store.operators import Role
 from backhaul.store.records import NewRecord, Unmatched
 from scenes import payloads
-from scenes.databases import take
+from scenes.databases import append_and_fold
 
 if TYPE_CHECKING:
     from scenes.dashboard import Office
@@ -95,7 +95,9 @@ async def test_a_forged_theme_is_the_systems(office: Office) -> None:
 async def test_search_finds_a_command_and_an_event_by_their_ids(
     office: Office,
 ) -> None:
-    await take(office.store, payloads.envelope("orders/create", payloads.order()))
+    await append_and_fold(
+        office.store, payloads.envelope("orders/create", payloads.order())
+    )
     command = await office.plan()
     browser = await office.browser("vera")
     page = await browser.read(f"/mirror?q={command}")
@@ -108,7 +110,9 @@ async def test_search_finds_a_command_and_an_event_by_their_ids(
 async def test_the_only_result_of_the_field_in_the_header_is_opened(
     office: Office,
 ) -> None:
-    await take(office.store, payloads.envelope("orders/create", payloads.order()))
+    await append_and_fold(
+        office.store, payloads.envelope("orders/create", payloads.order())
+    )
     await office.index()
     browser = await office.browser("vera")
     answer = await browser.get("/mirror?jump=yes&q=%231001")
@@ -122,7 +126,7 @@ async def test_the_number_of_an_order_opens_it_before_an_event_of_that_number(
     office: Office,
 ) -> None:
     one = payloads.order() | {"number": 1, "name": "#1"}
-    await take(office.store, payloads.envelope("orders/create", one))
+    await append_and_fold(office.store, payloads.envelope("orders/create", one))
     await office.index()
     browser = await office.browser("vera")
     for text in ("1", "%231"):
@@ -167,7 +171,9 @@ async def test_records_that_wait_are_listed_with_what_they_wait_for(
 
 
 async def test_a_time_is_shown_in_utc_without_a_script(office: Office) -> None:
-    await take(office.store, payloads.envelope("orders/create", payloads.order()))
+    await append_and_fold(
+        office.store, payloads.envelope("orders/create", payloads.order())
+    )
     page = await (await office.browser("vera")).read("/events/1")
     shown = re.findall(r'<time datetime="(\S+)" title="([^"]+)">([^<]+)</time>', page)
     assert len(shown) == 2  # received, and applied to the mirror

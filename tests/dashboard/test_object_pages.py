@@ -12,7 +12,7 @@ from backhaul.store.records import NewRecord, Unmatched
 from dashboard.test_operator_actions import pages
 from scenes import payloads
 from scenes.damaged_rows import insert, overwrite
-from scenes.databases import take
+from scenes.databases import append_and_fold
 
 if TYPE_CHECKING:
     from scenes.dashboard import Browser, Office
@@ -42,7 +42,9 @@ async def test_an_order_is_listed_with_customer_states_and_total(
     office: Office, browser: Browser
 ) -> None:
     totals = {"subtotal": "1398.00", "total": "1398.00"}
-    await take(office.store, order(1, financialStatus="PAID", totals=totals), order(2))
+    await append_and_fold(
+        office.store, order(1, financialStatus="PAID", totals=totals), order(2)
+    )
     await office.plan("ord_1")
     page = await browser.read("/orders")
     assert re.findall(r'class="row" href="(\S+)">(#\d)', page) == [
@@ -58,7 +60,7 @@ async def test_an_order_is_listed_with_customer_states_and_total(
 async def test_every_order_is_on_one_page_of_the_list(
     office: Office, browser: Browser
 ) -> None:
-    await take(office.store, *map(order, range(1, 121)))
+    await append_and_fold(office.store, *map(order, range(1, 121)))
     found = await pages(browser, "/orders?tab=unfulfilled", r'class="row"[^>]*>#(\d+)')
     assert [len(page) for page in found] == [50, 50, 20]
     shown = [int(number) for page in found for number in page]
@@ -70,7 +72,7 @@ async def test_every_order_is_on_one_page_of_the_list(
 async def test_an_order_shows_lines_parcels_commands_and_a_linked_history(
     office: Office, browser: Browser
 ) -> None:
-    await take(office.store, order(1, shipments=[payloads.shipment()]))
+    await append_and_fold(office.store, order(1, shipments=[payloads.shipment()]))
     command = await office.plan("ord_1", state="parked")
     page = await browser.read("/mirror/order/main/ord_1")
     for shown in (
@@ -95,7 +97,7 @@ async def test_an_order_shows_lines_parcels_commands_and_a_linked_history(
 async def test_objects_that_an_entry_mentions_are_linked(
     office: Office, browser: Browser
 ) -> None:
-    await take(office.store, order(1))
+    await append_and_fold(office.store, order(1))
     overwrite(office.path, "event_outcomes", {"state": "quarantined"})
     place = {"source": "event", "name": "main", "key": "1", "at": payloads.instant(1)}
     text = {"raw": b"", "reason": "status is null", "locator": ""}
@@ -108,7 +110,7 @@ async def test_objects_that_an_entry_mentions_are_linked(
 async def test_an_order_says_which_of_its_records_is_in_quarantine(
     office: Office, browser: Browser
 ) -> None:
-    await take(office.store, order(1001))
+    await append_and_fold(office.store, order(1001))
     shipment = {"kind": "fulfill", "record": {"key": "box", "order": "1001"}}
     record = NewRecord("box", json.dumps(shipment).encode(), "raw", "", "box.csv:2")
     found = Unmatched("the SKU LAMP is not in it", final=True)
@@ -125,7 +127,7 @@ async def test_other_objects_show_their_headline_values(
     office: Office, browser: Browser
 ) -> None:
     customer = payloads.customer("cus_1", name="Asha")
-    await take(
+    await append_and_fold(
         office.store,
         payloads.envelope("products/create", payloads.product()),
         payloads.envelope("customers/create", customer),

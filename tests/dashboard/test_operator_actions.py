@@ -20,9 +20,9 @@ from backhaul.store.stock_targets import HeldFilter
 from backhaul.store.testing.target_scenes import hold
 from backhaul.sync.resource_types import KINDS
 from scenes import payloads
-from scenes.damaged_rows import insert_many, lose, overwrite
+from scenes.damaged_rows import delete_rows, insert_many, overwrite
 from scenes.dashboard import Subscription
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.jobs import settings_of
 from scenes.stored import value_of
 
@@ -49,8 +49,8 @@ async def pages(browser: Browser, path: str, pattern: str) -> list[list[str]]:
 
 async def secrets(office: Office, *, used: timedelta | None) -> tuple[str, str]:
     """Accept two secrets, the first used so long ago; return their fingerprints."""
-    await office.signers.load({"main": (OLD, NEW)})
-    first, second = office.signers.live()["main"]
+    await office.webhook_secrets.load({"main": (OLD, NEW)})
+    first, second = office.webhook_secrets.live()["main"]
     if used is not None:
         at = to_text(office.clock.now() - used)
         await office.store.webhook_secrets.record_uses({("main", first): at})
@@ -62,10 +62,10 @@ async def test_an_unused_secret_is_revoked_and_restored(office: Office) -> None:
     browser = await office.browser("otto")
     form = {"store": "main", "fingerprint": first}
     assert (await browser.post("/secrets/drop", **form)).status == 303
-    assert office.signers.live()["main"] == (second,)
+    assert office.webhook_secrets.live()["main"] == (second,)
     assert f"Accept {first} again" in await browser.read("/stores")
     assert (await browser.post("/secrets/accept", **form)).status == 303
-    assert sorted(office.signers.live()["main"]) == sorted([first, second])
+    assert sorted(office.webhook_secrets.live()["main"]) == sorted([first, second])
     assert office.audit() == [
         ("otto", "secrets drop", f"{first} of main"),
         ("otto", "secrets accept", f"{first} of main"),
@@ -77,11 +77,11 @@ async def test_a_secret_in_use_is_revoked_by_force_only(office: Office) -> None:
     browser = await office.browser("otto")
     form = {"store": "main", "fingerprint": first}
     answer = await browser.post("/secrets/drop", **form)
-    assert (answer.status, len(office.signers.live()["main"])) == (422, 2)
+    assert (answer.status, len(office.webhook_secrets.live()["main"])) == (422, 2)
     assert "less than a day ago" in await answer.text()
     assert office.audit() == []
     assert (await browser.post("/secrets/drop", force="yes", **form)).status == 303
-    assert office.signers.live()["main"] == (second,)
+    assert office.webhook_secrets.live()["main"] == (second,)
     assert office.audit() == [("otto", "secrets drop", f"{first} of main by force")]
 
 
@@ -93,7 +93,7 @@ async def test_the_only_secret_stays_even_by_force(office: Office) -> None:
         await browser.post("/secrets/drop", fingerprint=first, **form)
     ).status == 303
     answer = await browser.post("/secrets/drop", fingerprint=second, **form)
-    assert (answer.status, office.signers.live()["main"]) == (422, (second,))
+    assert (answer.status, office.webhook_secrets.live()["main"]) == (422, (second,))
 
 
 async def test_counts_that_were_stopped_go_on(office: Office) -> None:
@@ -148,11 +148,11 @@ async def test_a_connector_is_triggered_at_once(office: Office) -> None:
     browser = await office.browser("otto")
     assert "Run now: courier" in await browser.read("/connectors")
     assert (await browser.post("/connectors/run", name="courier")).status == 303
-    assert office.asked == ["courier"]
+    assert office.requests == ["courier"]
     assert "courier: 2 accepted." in await browser.read("/connectors")
     assert office.audit() == [("otto", "connectors run", "courier")]
     answer = await browser.post("/connectors/run", name="nobody")
-    assert (answer.status, office.asked) == (422, ["courier"])
+    assert (answer.status, office.requests) == (422, ["courier"])
 
 
 async def test_the_times_of_jobs_are_those_in_force(office: Office) -> None:
@@ -166,7 +166,7 @@ async def test_the_times_of_jobs_are_those_in_force(office: Office) -> None:
 
 
 async def test_a_move_of_stock_is_listed_by_its_product(office: Office) -> None:
-    await take(
+    await append_and_fold(
         office.store,
         payloads.envelope("products/create", payloads.product(title="Wooden lamp")),
         payloads.envelope("inventory/level_update", payloads.stock_change()),
@@ -177,8 +177,10 @@ async def test_a_move_of_stock_is_listed_by_its_product(office: Office) -> None:
 
 
 async def test_an_event_is_folded_again(office: Office) -> None:
-    await take(office.store, payloads.envelope("orders/create", payloads.order()))
-    lose(office.path, "orders")
+    await append_and_fold(
+        office.store, payloads.envelope("orders/create", payloads.order())
+    )
+    delete_rows(office.path, "orders")
     overwrite(office.path, "event_outcomes", {"state": "quarantined"})
     browser = await office.browser("otto")
     assert (await browser.post("/events/1/refold")).status == 303
@@ -236,7 +238,7 @@ async def test_a_long_list_is_read_to_its_end_and_nothing_twice(
         payloads.envelope("orders/create", payloads.order(f"ord_{n}", number=n))
         for n in range(1, 206)
     ]
-    await take(office.store, *bodies)
+    await append_and_fold(office.store, *bodies)
     await office.index()
     browser = await office.browser("vera")
     found = await pages(browser, "/events", r'id="event-(\d+)"')
@@ -266,7 +268,7 @@ async def test_a_frequently_changed_object_hides_no_other(
         payloads.envelope("orders/create", payloads.order(f"ord_{n}", number=n))
         for n in range(1, 51)
     ]
-    await take(office.store, *bodies)
+    await append_and_fold(office.store, *bodies)
     flood(office, 2 * SCANNED - 50 + more)
     browser = await office.browser("vera")
     order = r'href="/mirror/order/main/([^"]+)"'
@@ -376,7 +378,7 @@ async def test_an_action_on_a_store_is_confirmed_first(office: Office) -> None:
     assert (await browser.post("/stores/main/test")).status == 303
     asked = await browser.post("/stores/main/redeliver", delivery="del_1")
     assert asked.status == 303
-    assert office.subscriptions["main"].asked == ["test", "del_1"]
+    assert office.subscriptions["main"].requests == ["test", "del_1"]
     assert office.audit() == [
         ("otto", "stores test", "main"),
         ("otto", "stores redeliver", "main: del_1"),

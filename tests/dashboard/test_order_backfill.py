@@ -31,10 +31,10 @@ async def test_a_backfill_is_shown_confirmed_and_audited(office: Office) -> None
     )
     assert "Backhaul reads them in about 3 requests." in words(page)
     backfill = office.order_backfills["main"]
-    assert backfill.asked == [f"count since {SINCE}"]
+    assert backfill.requests == [f"count since {SINCE}"]
     assert office.audit() == []
     assert (await browser.post(PATH, since=SINCE)).status == 303
-    assert backfill.asked[1:] == [f"since {SINCE}"]
+    assert backfill.requests[1:] == [f"since {SINCE}"]
     assert "reads the orders of main since" in await browser.read("/stores")
     assert office.audit() == [
         ("otto", "stores backfill", f"main: orders since {SINCE}")
@@ -65,7 +65,7 @@ async def test_a_wrong_day_is_explained(since: str, error: str, office: Office) 
     ):
         assert answer.status == 422
         assert error in await answer.text()
-    assert office.order_backfills["main"].asked == []
+    assert office.order_backfills["main"].requests == []
     assert office.audit() == []
 
 
@@ -82,4 +82,4 @@ async def test_a_viewer_is_not_offered_a_backfill(office: Office) -> None:
     browser = await office.browser("vera")
     assert PATH not in await browser.read("/stores")
     assert (await browser.post(PATH, since=SINCE)).status == 403
-    assert office.order_backfills["main"].asked == []
+    assert office.order_backfills["main"].requests == []

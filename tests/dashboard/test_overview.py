@@ -27,7 +27,7 @@ def problems(page: str) -> list[tuple[str, str]]:
 
 async def test_a_single_line_says_that_nothing_is_wrong(tmp_path: Path) -> None:
     async with open_office(tmp_path, {"connectors": {}}) as office:
-        await office.people()
+        await office.add_users()
         page = await overview(office)
         assert (NORMAL in page, problems(page)) == (True, [])
         for empty in ("Open commands", "Latest events", "No command", "<table"):
@@ -68,7 +68,7 @@ async def test_several_parked_commands_are_one_problem(office: Office) -> None:
 async def test_each_rate_is_on_its_arrow(tmp_path: Path) -> None:
     rates = dict.fromkeys(("folded", "applied"), 99.0) | RATES
     async with open_office(tmp_path, {"rates": rates}) as office:
-        await office.people()
+        await office.add_users()
         page = await overview(office)
     found = re.findall(
         r'class="pipe (\w+)">\s*<p class="rate"><b>(\S+)</b> (\w+)', page

@@ -35,7 +35,7 @@ STRANGER, OWN, OTHER = "203.0.113.7", "198.51.100.4", "192.0.2.99"
 async def behind(tmp_path: Path) -> AsyncIterator[Office]:
     """A dashboard behind a trusted proxy, which says who calls."""
     async with open_office(tmp_path, trusted_proxies=["127.0.0.1"]) as office:
-        await office.people()
+        await office.add_users()
         yield office
 
 
@@ -91,7 +91,7 @@ async def test_a_past_login_is_known_after_a_restart(tmp_path: Path) -> None:
         async with open_office(tmp_path, trusted_proxies=["127.0.0.1"]) as office:
             browser = await office.browser()
             if not life:
-                await office.people()
+                await office.add_users()
                 assert await attempt(browser, OWN) == 303
                 continue
             for _ in range(FREE_PAIR + 1):
@@ -115,7 +115,7 @@ async def test_a_new_user_does_not_inherit_logins_of_a_removed_one(
 
 async def test_an_untrusted_proxy_cannot_name_a_client(tmp_path: Path) -> None:
     async with open_office(tmp_path) as office:
-        await office.people()
+        await office.add_users()
         browser = await office.browser()
         addresses = [f"203.0.113.{number}" for number in range(7)]
         answers = [await attempt(browser, one, "a bad guess") for one in addresses]

@@ -13,8 +13,8 @@ from backhaul.store.records import ReasonClass
 from dashboard.test_decisions import fields
 from dashboard.test_quarantine_filter import fail
 from scenes import payloads
-from scenes.damaged_rows import lose, overwrite
-from scenes.databases import take
+from scenes.damaged_rows import delete_rows, overwrite
+from scenes.databases import append_and_fold
 from scenes.stored import count, rows_of, values_of
 
 if TYPE_CHECKING:
@@ -166,8 +166,10 @@ async def test_a_time_is_fixed_when_the_preview_is_shown(office: Office) -> None
 
 
 async def test_events_are_processed_again(office: Office) -> None:
-    await take(office.store, payloads.envelope("orders/create", payloads.order()))
-    lose(office.path, "orders")
+    await append_and_fold(
+        office.store, payloads.envelope("orders/create", payloads.order())
+    )
+    delete_rows(office.path, "orders")
     overwrite(office.path, "event_outcomes", {"state": "quarantined"})
     overwrite_quarantine = {"source": "event", "name": "main", "key": "1"}
     await fail(office, "k", "SKU", ReasonClass.VALUE)

@@ -16,7 +16,7 @@ from dashboard.test_decisions import fields
 from dashboard.test_quarantine_filter import fail, links
 from scenes import payloads
 from scenes.damaged_rows import overwrite
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.payloads import envelope
 from scenes.stored import rows_of, value_of, values_of
 
@@ -40,7 +40,7 @@ BOGUS = Bad(
 async def sell(office: Office, *skus: str) -> None:
     variants = [payloads.variant(f"v{n}", sku=sku) for n, sku in enumerate(skus)]
     product = payloads.product("prod_9", title="Lamp", variants=variants)
-    await take(office.store, envelope("products/create", product))
+    await append_and_fold(office.store, envelope("products/create", product))
 
 
 async def add(
@@ -163,7 +163,7 @@ async def test_near_matches_fill_the_field(office: Office) -> None:
 
 
 async def test_near_orders_are_offered_for_an_unknown_order(office: Office) -> None:
-    await take(office.store, envelope("orders/create", payloads.order()))
+    await append_and_fold(office.store, envelope("orders/create", payloads.order()))
     payload = {"kind": "fulfill", "record": {"key": "k", "order": "10o1", "lines": []}}
     unknown = ReasonClass.UNKNOWN_ORDER
     why = Unmatched("no", final=True, reason_class=unknown, subject="10o1")
@@ -227,7 +227,9 @@ async def test_a_row_of_an_unknown_kind_needs_a_kind_first(office: Office) -> No
 
 
 async def test_an_event_is_processed_again(office: Office) -> None:
-    await take(office.store, payloads.envelope("orders/create", payloads.order()))
+    await append_and_fold(
+        office.store, payloads.envelope("orders/create", payloads.order())
+    )
     await fail(office, "k", "SKU", ReasonClass.VALUE)
     event = {"source": "event", "name": "main", "key": "1"}
     overwrite(office.path, "quarantine", event)

@@ -292,7 +292,7 @@ async def test_the_second_factor_can_be_required_of_every_user_with_a_password(
     tmp_path: Path,
 ) -> None:
     async with open_office(tmp_path, require_totp=True) as office:
-        await office.people()
+        await office.add_users()
         browser = await office.browser()
         await browser.post("/login", name="vera", password=PASSWORD)
         for path in ("/", "/events", "/account", "/users"):
@@ -315,7 +315,7 @@ async def test_the_second_factor_can_be_required_of_every_user_with_a_password(
 async def test_secrets_are_sealed_again_with_the_first_key(tmp_path: Path) -> None:
     """After a move to PostgreSQL, or when a key is replaced."""
     async with open_office(tmp_path) as office:
-        await office.people()
+        await office.add_users()
         secret, _ = await turn_on(office, await office.browser("vera"))
     shared = office.settings.model_copy(
         update={

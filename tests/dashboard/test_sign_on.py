@@ -364,7 +364,7 @@ async def test_a_logout_ends_the_session_and_leads_to_the_provider(both: Both) -
 
 async def test_passwords_can_be_turned_off(tmp_path: Path) -> None:
     async with open_both(tmp_path, VirtualClock(), passwords=False) as (office, idp):
-        await office.people()
+        await office.add_users()
         browser = await office.browser()
         answer = await browser.log_in("ada")
         assert answer.status == 403

@@ -15,7 +15,7 @@ from dashboard.test_quarantine_filter import fail
 from scenes import payloads
 from scenes.browser import Visit, open_visit
 from scenes.dashboard import PASSWORD, Office, open_office
-from scenes.databases import take
+from scenes.databases import append_and_fold
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -95,7 +95,7 @@ async def test_the_first_login(office: Office, visit: Visit) -> None:
 
 
 async def test_a_parked_command_is_resolved(office: Office, visit: Visit) -> None:
-    await office.people()
+    await office.add_users()
     command = await office.plan(state="parked")
     page = visit.page
     await log_in(office, page, "otto")
@@ -115,7 +115,7 @@ async def test_a_parked_command_is_resolved(office: Office, visit: Visit) -> Non
 async def test_typed_text_is_restored_after_too_much_was_sent(
     office: Office, visit: Visit
 ) -> None:
-    await office.people()
+    await office.add_users()
     row = await set_aside(office)
     page, visit.watch.refusals = visit.page, {413}
     await log_in(office, page, "otto")
@@ -132,7 +132,7 @@ async def test_typed_text_is_restored_after_too_much_was_sent(
 
 
 async def test_the_overview_updates_by_itself(office: Office, visit: Visit) -> None:
-    await office.people()
+    await office.add_users()
     page = visit.page
     await log_in(office, page, "vera")
     await expect(page.get_by_role("link", name="Decide")).to_be_hidden()
@@ -143,7 +143,7 @@ async def test_the_overview_updates_by_itself(office: Office, visit: Visit) -> N
 async def test_a_refresh_leaves_the_focus_where_it_was(
     office: Office, visit: Visit
 ) -> None:
-    await office.people()
+    await office.add_users()
     command = await office.plan(state="planned")
     page = visit.page
     await log_in(office, page, "vera")
@@ -157,7 +157,7 @@ async def test_a_refresh_leaves_the_focus_where_it_was(
 async def test_a_quarantined_row_is_edited_and_retried(
     office: Office, visit: Visit
 ) -> None:
-    await office.people()
+    await office.add_users()
     row = await set_aside(office)
     page = visit.page
     await log_in(office, page, "otto")
@@ -170,7 +170,7 @@ async def test_a_quarantined_row_is_edited_and_retried(
 
 
 async def test_many_quarantined_rows_are_retried(office: Office, visit: Visit) -> None:
-    await office.people()
+    await office.add_users()
     for number in range(3):
         await fail(office, f"lamp{number}", "LAMP-2", ReasonClass.UNKNOWN_SKU)
     await fail(office, "mug", "MUG", ReasonClass.VALUE)
@@ -197,7 +197,7 @@ async def test_many_quarantined_rows_are_retried(office: Office, visit: Visit) -
 async def test_the_mirror_is_searched_while_one_types(
     office: Office, visit: Visit
 ) -> None:
-    await office.people()
+    await office.add_users()
     await fill(office)
     page = visit.page
     await log_in(office, page, "vera")
@@ -210,7 +210,7 @@ async def test_the_mirror_is_searched_while_one_types(
 
 
 async def test_each_role_is_offered_its_actions(office: Office, visit: Visit) -> None:
-    await office.people()
+    await office.add_users()
     command = await office.plan(state="parked")
     page = visit.page
     offered = {}
@@ -249,7 +249,7 @@ async def faults_of(
 async def test_no_page_has_a_serious_accessibility_fault(
     office: Office, visit: Visit, scheme: Any
 ) -> None:
-    await office.people()
+    await office.add_users()
     await fill(office)
     command = await office.plan(state="parked")
     row = await set_aside(office)
@@ -267,7 +267,7 @@ async def test_no_page_has_a_serious_accessibility_fault(
 async def fill(office: Office) -> None:
     """Mirror an order and a product, and index them."""
     product = payloads.product("prod_1", title="Blue mug")
-    await take(
+    await append_and_fold(
         office.store,
         payloads.envelope("orders/create", payloads.order("ord_1")),
         payloads.envelope("products/create", product),

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.programs
 @pytest.fixture
 async def office(tmp_path: Path) -> AsyncIterator[Office]:
     async with open_office(tmp_path) as opened:
-        await opened.people()
+        await opened.add_users()
         for minutes in range(1, 60):
             one = sample(
                 minutes,

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.programs
 
 
 async def three_lamps(office: Office) -> None:
-    await office.people()
+    await office.add_users()
     await sell(office, "LAMP-02", "LAMP-20", "TEA-250")
     for number in range(3):
         await fail(office, f"lamp{number}", "LAMP-2", ReasonClass.UNKNOWN_SKU)

@@ -69,7 +69,7 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
         async with open_office(
             tmp_path, clock=clock, port=port, url=f"http://127.0.0.1:{port}", oidc=oidc
         ) as opened:
-            await opened.people()
+            await opened.add_users()
             yield opened
 
 

@@ -11,7 +11,7 @@ from dashboard_browser.test_browsing import PHONE, arrives, fill, go, log_in
 from scenes import payloads
 from scenes.browser import Visit, open_visit
 from scenes.dashboard import PASSWORD, Office, open_office
-from scenes.databases import take
+from scenes.databases import append_and_fold
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.programs
 @pytest.fixture
 async def office(tmp_path: Path) -> AsyncIterator[Office]:
     async with open_office(tmp_path) as opened:
-        await opened.people()
+        await opened.add_users()
         yield opened
 
 
@@ -81,7 +81,9 @@ async def test_a_slash_leads_to_the_search_field(office: Office, visit: Visit) -
 
 
 async def test_times_are_those_of_the_reader(office: Office, visit: Visit) -> None:
-    await take(office.store, payloads.envelope("orders/create", payloads.order()))
+    await append_and_fold(
+        office.store, payloads.envelope("orders/create", payloads.order())
+    )
     browser = visit.page.context.browser
     assert browser is not None
     context = await browser.new_context(

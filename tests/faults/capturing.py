@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backhaul.core.webhook import TOPICS
 from backhaul.errors import Busy
 from scenes.busy_shop import BusyShop
-from scenes.daemon import NOBODY
+from scenes.daemon import UNUSED_ADDRESS
 from scenes.databases import started_store
 from scenes.receiver import served
 from scenes.stored import arrivals
@@ -71,14 +71,16 @@ async def _subscribed(
     """Have a receiver told of everything; only then the shop becomes quirky."""
     hooks = []
     for path, topics in _addresses(quirks).items():
-        hook = await shop.v1("POST", "/webhooks", {"address": NOBODY, "topics": topics})
+        hook = await shop.v1(
+            "POST", "/webhooks", {"address": UNUSED_ADDRESS, "topics": topics}
+        )
         hooks.append((hook.data, path))
     secrets = {"main": [hook["secret"].encode() for hook, _ in hooks]}
     async with served(inbox, secrets=secrets) as receiver:
         for hook, path in hooks:
             address = {"address": receiver.url + path}
             assert (await shop.v1("PUT", f"/webhooks/{hook['id']}", address)).data
-        await become(shop, quirks)
+        await set_quirks(shop, quirks)
         yield receiver
 
 
@@ -89,7 +91,7 @@ def _addresses(quirks: Quirks) -> dict[str, Sequence[str]]:
     return {"/webhooks/main": TOPICS}
 
 
-async def become(shop: Shop, quirks: Quirks) -> None:
+async def set_quirks(shop: Shop, quirks: Quirks) -> None:
     """Let the platform answer by these readings from now on."""
     body = {"quirks": list(quirks.texts)}
     assert (await shop.control("PUT", "/stores/demo/quirks", body)).status == 200

@@ -112,7 +112,7 @@ class Torture:
             "primary lost while a walsender is stalled": self._lose_behind_stall,
             WRONG: self._promote_wrong,
         }
-        self.cluster.balancer.listen_anew()
+        self.cluster.balancer.restart_measurement()
         end = time.monotonic() + MINUTES * 60
         for number, name in enumerate(events, 1):
             if time.monotonic() > end:
@@ -125,7 +125,7 @@ class Torture:
             await self.cluster.until_whole()
             self._sort_refusals(away)
             self.figures.done[name] += 1
-            self.cluster.forget_requests()
+            self.cluster.clear_requests()
 
     def _sort_refusals(self, away: float) -> None:
         """Excuse what was refused if the database was `away` for too long."""

@@ -13,7 +13,7 @@ from backhaul.core.identity import step_id
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.store.records import NewRecord
 from faults.sweeping import STORE, program
-from scenes.killed_programs import MortalWire
+from scenes.killed_programs import KillableTransport
 from scenes.stored import count, lists, value_of
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from backhaul_sdk import StockLevel
     from faults.sweeping import Program, Stage
-    from scenes.faulty_network import Fate
-    from scenes.killed_programs import Mortality
+    from scenes.faulty_network import CommandFault
+    from scenes.killed_programs import KillPoint
 
 ERP = "erp"
 FAILING_READS = 10
@@ -43,10 +43,10 @@ class Stuttering(httpx.AsyncBaseTransport):
 
 
 @asynccontextmanager
-async def counting(on: Stage, mortality: Mortality) -> AsyncIterator[Program]:
+async def counting(on: Stage, mortality: KillPoint) -> AsyncIterator[Program]:
     """Make a program ready that also makes counts true; it lives once it is told to."""
     async with program(on, mortality) as alive:
-        way = Stuttering(MortalWire(on.wire, mortality))
+        way = Stuttering(KillableTransport(on.wire, mortality))
         transport, client = build_client(on.settings, STORE, on.clock, way)
         drain = FoldWorker(alive.store.inbox, on.clock, {STORE: on.facts})
 
@@ -72,9 +72,9 @@ async def counting(on: Stage, mortality: Mortality) -> AsyncIterator[Program]:
 
 async def live(
     on: Stage,
-    mortality: Mortality,
+    mortality: KillPoint,
     records: Sequence[StockLevel],
-    fates: Mapping[str, Fate] | None = None,
+    fates: Mapping[str, CommandFault] | None = None,
 ) -> None:
     """Hand counts in, and work until they are made true, or until death.
 
@@ -83,7 +83,7 @@ async def live(
     async with counting(on, mortality) as alive:
         await hand_in(alive, records)
         for key, fate in (fates or {}).items():
-            on.wire.fates[first_step(on, key)] = fate
+            on.wire.faults[first_step(on, key)] = fate
         await make_true(alive)
 
 

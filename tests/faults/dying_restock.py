@@ -19,7 +19,7 @@ from backhaul.runtime.signals import StoreContext
 from backhaul.settings import Settings
 from backhaul.store.sql.commands import planning
 from scenes.databases import started_store
-from scenes.killed_programs import Mortality, MortalStore
+from scenes.killed_programs import KillableStore, KillPoint
 
 if TYPE_CHECKING:
     from backhaul.store.sqlite.database import SqliteStore
@@ -34,7 +34,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Deadly(Mortality):
+class Deadly(KillPoint):
     """Kills the process instead of letting it stand still."""
 
     async def meet(self, point: str) -> None:
@@ -42,7 +42,7 @@ class Deadly(Mortality):
             die()
 
 
-def arm(moment: str) -> Mortality:
+def arm(moment: str) -> KillPoint:
     """Set the moment; return what kills at the calls of the store."""
     plan = planning.restock_unshipped
 
@@ -61,7 +61,7 @@ async def main(path: Path, told: dict[str, Any], store_name: str, moment: str) -
     clock, settings = SystemClock(), Settings.model_validate(told)
     mortality = arm(moment)
     async with started_store(path, clock) as store:
-        mortal = cast("SqliteStore", MortalStore(store, mortality))
+        mortal = cast("SqliteStore", KillableStore(store, mortality))
         context = StoreContext(store_name, clock, lambda: 0.5)
         signals = context.signals
         _, client = build_client(settings, store_name, clock, None, signals)

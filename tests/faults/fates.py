@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from faults.sweeping import ADJUSTMENTS
-from scenes.faulty_network import Fate
+from scenes.faulty_network import CommandFault
 
 KEYLESS = "no-idempotency"
 """The platform takes no Idempotency-Key: what is in doubt is proved by reading."""
-DECIDED = frozenset({Fate.THROUGH, Fate.PROXY_403})
+DECIDED = frozenset({CommandFault.THROUGH, CommandFault.PROXY_403})
 """Fates after which the program knows at once what became of its request."""
 REPEATED = frozenset({"part", "adjust", "pool"})
 """What a platform without keys does twice when it is asked twice."""
@@ -42,7 +42,7 @@ class Case:
 
     quirks: frozenset[str]
     kind: str
-    fate: Fate
+    fate: CommandFault
     acquainted: bool = True
 
     @property
@@ -75,7 +75,7 @@ class Case:
         if self.refused:
             return 0
         if self.undecidable:
-            never = {Fate.NEVER_ARRIVES, Fate.PROXY_502}
+            never = {CommandFault.NEVER_ARRIVES, CommandFault.PROXY_502}
             return 0 if self.fate in never else 1
         return 2 if self.doubled else 1
 
@@ -86,7 +86,7 @@ class Case:
     @property
     def too_late(self) -> bool:
         """Whether it takes effect after it was sent again, and a second time so."""
-        late = self.fate is Fate.LATE_AFTER_LAST and self.kind in REPEATED
+        late = self.fate is CommandFault.LATE_AFTER_LAST and self.kind in REPEATED
         return late and KEYLESS in self.quirks
 
     def allows(self, state: str, effects: int, *, undecided: bool) -> bool:

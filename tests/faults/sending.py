@@ -48,7 +48,7 @@ class Sender:
 
     def find(self) -> None:
         """Learn where the daemon listens."""
-        live = self.office.live()
+        live = self.office.read_status()
         assert live, "the daemon is not ready"
         self.public_url, self.admin_url = live["public_url"], live["admin_url"]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import random
 
     from faults.proxied import Line
-    from scenes.fault_proxy import Forward, Passing, Toxic
+    from scenes.fault_proxy import Forward, ProxiedRequest, Toxic
 
 EFFECTS = 10
 REQUESTS = 50
@@ -58,7 +58,7 @@ class Signaled:
         sent = len(self.line.proxy.requests("POST"))
         self.line.adjust(*self.line.products(3 * EFFECTS))
         await self.line.posted(sent + EFFECTS)
-        public = urlsplit((self.line.office.live() or {})["public_url"])
+        public = urlsplit((self.line.office.read_status() or {})["public_url"])
         for number in range(requests):
             self.halved.append(await self._halve(public.port or 0, number))
         # Connections are taken in turn: once this one is, so are all before it.
@@ -105,7 +105,7 @@ class Signaled:
 def of_commands(toxic: Toxic) -> Toxic:
     """Spoil commands only; what is read passes."""
 
-    async def work(passing: Passing, forward: Forward) -> None:
+    async def work(passing: ProxiedRequest, forward: Forward) -> None:
         await (toxic if passing.method == "POST" else clear)(passing, forward)
 
     return work
@@ -114,13 +114,13 @@ def of_commands(toxic: Toxic) -> Toxic:
 def mixed(chance: random.Random, lost: float, slow_seconds: float) -> Toxic:
     """Answer late, or with this probability never; what is lost may have arrived."""
 
-    async def work(passing: Passing, forward: Forward) -> None:
+    async def work(passing: ProxiedRequest, forward: Forward) -> None:
         if chance.random() >= lost:
             await asyncio.sleep(chance.uniform(slow_seconds / 2, slow_seconds))
             await passing.answer(await forward())
             return
         if chance.random() < 0.5:
             await forward()
-        await passing.gone()
+        await passing.await_hangup()
 
     return of_commands(work)

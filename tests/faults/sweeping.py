@@ -23,12 +23,12 @@ from backhaul.settings import Settings
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord
 from backhaul_reference.platform.quirks import NONE, parse
-from faults.capturing import become
+from faults.capturing import set_quirks
 from scenes import payloads
-from scenes.clock import START, VirtualClock, settle_down
-from scenes.databases import started_store, take
-from scenes.faulty_network import Fate, Wire, laid
-from scenes.killed_programs import Mortality, MortalStore, MortalWire
+from scenes.clock import START, VirtualClock, run_ready_tasks
+from scenes.databases import append_and_fold, started_store
+from scenes.faulty_network import CommandFault, FaultyTransport, faulty_transport
+from scenes.killed_programs import KillableStore, KillableTransport, KillPoint
 from scenes.pushing import cancel_task
 from scenes.reference_shop import cart
 from scenes.stored import COMMANDS_AND_TARGETS, rows_of, value_of
@@ -71,22 +71,22 @@ class Stage:
     quirks: tuple[str, ...]
     settings: Settings
     clock: VirtualClock
-    wire: Wire
+    wire: FaultyTransport
     facts: StoreFacts
-    fates: dict[str, tuple[str, Fate]] = field(default_factory=dict)
+    fates: dict[str, tuple[str, CommandFault]] = field(default_factory=dict)
     """What each command is a case of."""
     told: list[tuple[str, str]] = field(default_factory=list)
 
     async def plan_all(
-        self, store: SqliteStore, kinds: Iterable[str], fates: Iterable[Fate]
+        self, store: SqliteStore, kinds: Iterable[str], fates: Iterable[CommandFault]
     ) -> None:
         """Plan each kind with each fate; the platform has its quirks only after it."""
-        await become(self.shop, NONE)
+        await set_quirks(self.shop, NONE)
         for kind, fate in product(kinds, fates):
             await self.plan(store, kind, fate)
-        await become(self.shop, parse(self.quirks))
+        await set_quirks(self.shop, parse(self.quirks))
 
-    async def plan(self, store: SqliteStore, kind: str, fate: Fate) -> str:
+    async def plan(self, store: SqliteStore, kind: str, fate: CommandFault) -> str:
         """Plan a command about an object of its own; its first request meets `fate`."""
         number = next(_NUMBERS)
         plan = (PLANS | PREPARED)[kind]
@@ -96,8 +96,8 @@ class Stage:
         command = NewCommand(f"{number:032x}", name, target, lane, payload)
         record = NewRecord(f"key-{number}", b"null", "raw", "", f"file:{number}")
         self.fates[command.id] = (kind, fate)
-        if fate is not Fate.THROUGH:
-            self.wire.fates[command.id] = fate
+        if fate is not CommandFault.THROUGH:
+            self.wire.faults[command.id] = fate
         await store.records.accept(
             "courier", STORE, [record], None, lambda *_: Matched(command)
         )
@@ -128,7 +128,7 @@ class Stage:
         placed = await self.shop.shopper("POST", "/orders", cart(lamp, quantity))
         order = (await self.shop.v1("GET", f"/orders/{placed.data['id']}")).data
         news = payloads.envelope("orders/create", order)
-        assert await take(store, news) == []
+        assert await append_and_fold(store, news) == []
         return order
 
     async def plan_fulfill(self, store: SqliteStore, number: int) -> Planned:
@@ -169,7 +169,7 @@ class Stage:
         answer = await self.shop.v1("POST", f"/orders/{order['id']}/fulfill", parcel)
         assert answer.status == 200, answer.body
         news = payloads.envelope("orders/fulfilled", answer.data)
-        assert await take(store, news) == []
+        assert await append_and_fold(store, news) == []
         return order["id"], {"restock": True, "reason": "STAFF"}
 
     async def plan_adjust(self, _: SqliteStore, number: int) -> Planned:
@@ -231,8 +231,8 @@ async def stage(
     store = {"base_url": access.public_url, "api_key": access.api_key}
     settings = Settings.model_validate({"stores": {STORE: store}, "push": push or {}})
     clock = VirtualClock(start)
-    await become(shop, parse(quirks))
-    async with laid(clock, settings.push.check_after[-1]) as wire:
+    await set_quirks(shop, parse(quirks))
+    async with faulty_transport(clock, settings.push.check_after[-1]) as wire:
         transport, client = build_client(settings, STORE, clock, wire)
         facts = await client.facts()
         await transport.close()
@@ -255,7 +255,7 @@ class Program:
 
     on: Stage
     store: SqliteStore
-    mortality: Mortality
+    mortality: KillPoint
     sender: Sender
     living: asyncio.Future[None] | None = None
     beside: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
@@ -283,7 +283,7 @@ class Program:
     @property
     def mortal_store(self) -> SqliteStore:
         """The store as it is used: each call of it may be the last."""
-        return cast("SqliteStore", MortalStore(self.store, self.mortality))
+        return cast("SqliteStore", KillableStore(self.store, self.mortality))
 
     async def run_out(self, wind_back_seconds: float = 0.0) -> None:
         """Let time pass until nothing is open or on its way, or until death.
@@ -292,7 +292,7 @@ class Program:
         """
 
         def is_done() -> bool:
-            return not (self.on.open() or self.on.wire.on_its_way)
+            return not (self.on.open() or self.on.wire.in_flight)
 
         await self.run_until(is_done, wind_back_seconds)
 
@@ -325,25 +325,25 @@ class Program:
         """Wait until nothing moves any more before the clock does."""
         calm = 0
         while calm < CALM_ROUNDS:
-            await settle_down()
+            await run_ready_tasks()
             await self.store.kv.get("whatever")
-            await settle_down()
+            await run_ready_tasks()
             is_busy = self.on.wire.busy or self.working
             calm = 0 if is_busy else calm + 1
 
 
 @asynccontextmanager
 async def program(
-    on: Stage, mortality: Mortality | None = None
+    on: Stage, mortality: KillPoint | None = None
 ) -> AsyncIterator[Program]:
     """Make the way out ready; in the end it dies where it stands."""
-    mortality = mortality or Mortality()
+    mortality = mortality or KillPoint()
     async with started_store(on.path, on.clock) as store:
-        way = MortalWire(on.wire, mortality)
+        way = KillableTransport(on.wire, mortality)
         context = StoreContext(STORE, on.clock, lambda: 0.5)
         signals = context.signals
         transport, client = build_client(on.settings, STORE, on.clock, way, signals)
-        mortal = cast("SqliteStore", MortalStore(store, mortality))
+        mortal = cast("SqliteStore", KillableStore(store, mortality))
         sender = build_sender(on.settings, context, mortal, client)
         # As the daemon does at a start; not a step of a command's life.
         await IdempotencySupport(STORE, client, store.kv, on.clock).record(on.facts)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from backhaul.core.clock import SystemClock
 from faults.trials import chances
 from scenes import payloads
-from scenes.clock import HastyClock
-from scenes.databases import started_store, take
-from scenes.notifications import sink_of
+from scenes.clock import FastClock
+from scenes.databases import append_and_fold, started_store
+from scenes.notifications import delivery_worker
 from scenes.payloads import envelope
 from scenes.stored import values_of
 from scenes.waiting import until
@@ -48,10 +48,10 @@ class Told:
 
 async def tell_amid_kills(office: Office, database: Path, kills: int) -> Told:
     """Kill the office amid orders; return once all orders are told."""
-    moments, clock = chances(), HastyClock(HASTE)
+    moments, clock = chances(), FastClock(HASTE)
     async with started_store(database, clock) as store, carried(office, store, clock):
         for life in range(kills):
-            await take(store, *orders(life, office.orders_a_life))
+            await append_and_fold(store, *orders(life, office.orders_a_life))
             some = len(office.came()) + moments.randrange(office.orders_a_life)
             await until_some(office, some)
             await CLOCK.sleep(moments.uniform(0, office.busy_seconds))
@@ -82,7 +82,9 @@ async def carried(
 ) -> AsyncIterator[None]:
     """Carry orders to the office for as long as this lasts."""
     connector = office.connector()
-    sink = sink_of(connector, store, clock, topics=frozenset({TOPIC}), begin="all")
+    sink = delivery_worker(
+        connector, store, clock, topics=frozenset({TOPIC}), begin="all"
+    )
     await sink.subscribe()
 
     async def carry() -> None:

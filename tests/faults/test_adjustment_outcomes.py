@@ -9,14 +9,14 @@ import pytest
 from backhaul.core.clock import SystemClock, to_text
 from backhaul_reference.platform.quirks import NONE, parse
 from backhaul_sdk import StockLevel
-from faults.capturing import become
+from faults.capturing import set_quirks
 from faults.counted import first_step, live, target_of
 from faults.fates import KEYLESS, Case
 from faults.sweeping import program, stage
 from scenes import payloads
-from scenes.databases import take
-from scenes.faulty_network import Fate
-from scenes.killed_programs import Mortality
+from scenes.databases import append_and_fold
+from scenes.faulty_network import CommandFault
+from scenes.killed_programs import KillPoint
 from scenes.reference_shop import open_shop
 
 if TYPE_CHECKING:
@@ -51,22 +51,22 @@ async def test_every_fate_of_an_adjustment_leaves_one_adjustment(
         stage(tmp_path / "backhaul.db", shop, quirks, start=now()) as on,
     ):
         async with program(on) as first:
-            await become(shop, NONE)
-            for fate in Fate:
+            await set_quirks(shop, NONE)
+            for fate in CommandFault:
                 size = {"title": "M", "price": "100.00", "sku": fate.name}
                 lamp = await shop.product(variants=[size | {"stock": STOCK}])
                 news = payloads.envelope("products/create", lamp)
-                assert await take(first.store, news) == []
-            await become(shop, parse(quirks))
+                assert await append_and_fold(first.store, news) == []
+            await set_quirks(shop, parse(quirks))
         # Both clocks agree here: it is counted after the products came.
         await on.clock.advance((now() - on.clock.now()).total_seconds())
         as_of = to_text(on.clock.now())
         counts = [
             StockLevel(key=fate.name, sku=fate.name, quantity=COUNTED, as_of=as_of)
-            for fate in Fate
+            for fate in CommandFault
         ]
-        await live(on, Mortality(), counts, {fate.name: fate for fate in Fate})
-        assert on.wire.fates == {}, "not every fate was met"
+        await live(on, KillPoint(), counts, {fate.name: fate for fate in CommandFault})
+        assert on.wire.faults == {}, "not every fate was met"
         assert await found(on) == expected(quirks)
 
 
@@ -76,7 +76,7 @@ def expected(quirks: tuple[str, ...]) -> dict[str, tuple[str, str, int]]:
     A step says which level it expects, so the platform refuses what lands after all
     looks: nothing is doubled where an adjustment without a count would be.
     """
-    cases = {fate: Case(frozenset(quirks), "adjust", fate) for fate in Fate}
+    cases = {fate: Case(frozenset(quirks), "adjust", fate) for fate in CommandFault}
     return {
         fate.name: (case.state, case.state, STOCK - min(case.effects, 1) * LESS)
         for fate, case in cases.items()
@@ -93,5 +93,5 @@ async def found(on: Stage) -> dict[str, tuple[str, str, int]]:
             states[target_of(on, fate.name)],
             stock[fate.name],
         )
-        for fate in Fate
+        for fate in CommandFault
     }

@@ -17,7 +17,7 @@ from backhaul.cli import context
 from faults.trials import LONG, chances, tell
 from scenes.daemon import DaemonProcess
 from scenes.requirements import require
-from scenes.silent_platform import met_before
+from scenes.silent_platform import office_with_known_store
 from scenes.stored import ALL, lists
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def test_a_killed_daemon_leaves_no_unaudited_action(
 ) -> None:
     require("strace")
     chance, lines = chances(), len(NAMES) + 1
-    async with met_before() as office:
+    async with office_with_known_store() as office:
         await add_users(office)
         for number in range(KILLS):
             sync = chance.randrange(FIRST_SYNC, LAST_SYNC)
@@ -74,7 +74,7 @@ async def test_a_cli_command_killed_at_any_sync_leaves_no_unaudited_action(
 ) -> None:
     require("strace")
     syncs = 0
-    async with met_before() as office:
+    async with office_with_known_store() as office:
         await add_users(office)
         before = count(office)
         while await asyncio.to_thread(killed_at, syncs + 1, office, words):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from faults.proxied import Line
-    from scenes.fault_proxy import FaultProxy, Forward, Passing, Toxic
+    from scenes.fault_proxy import FaultProxy, Forward, ProxiedRequest, Toxic
 
 pytestmark = [pytest.mark.faults]
 
@@ -53,7 +53,7 @@ MOST_BYTES = 300_000_000
 def failing(chance: random.Random, share: float) -> Toxic:
     """Refuse this share of all requests; nothing of them arrives."""
 
-    async def work(passing: Passing, forward: Forward) -> None:
+    async def work(passing: ProxiedRequest, forward: Forward) -> None:
         if chance.random() < share:
             status = chance.choice(STATUSES)
             answer = {"status": status, "code": "STORM", "detail": "a storm"}

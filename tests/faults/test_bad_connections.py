@@ -13,9 +13,9 @@ from faults.trials import LONG
 from scenes.fault_proxy import (
     blackhole,
     latency,
-    lie,
     limit_data,
     refuse,
+    replace_answer,
     reset_after,
     reset_before,
     reset_mid,
@@ -51,13 +51,19 @@ LINES: dict[str, tuple[Toxic, str]] = {
 HTML = b"<html><body>Welcome</body></html>"
 OTHER = {"data": {"adjustmentId": "adj_0", "productId": "prod_other", "levels": []}}
 LIES: dict[str, tuple[Toxic, str]] = {
-    "200 and a page": (lie(message(200, HTML, "text/html")), UNCERTAIN),
-    "half a document": (lie(message(200, b'{"data": {"adjustmentId"')), UNCERTAIN),
-    "another product": (lie(document(OTHER)), UNCERTAIN),
-    "nothing": (lie(message(200)), UNCERTAIN),
-    "10 MB": (lie(message(200, b" " * 10_000_000)), UNCERTAIN),
-    "not a number": (lie(message(200, b'{"data": {"stock": NaN}}')), UNCERTAIN),
-    "a list": (lie(document([1, 2])), UNCERTAIN),
+    "200 and a page": (replace_answer(message(200, HTML, "text/html")), UNCERTAIN),
+    "half a document": (
+        replace_answer(message(200, b'{"data": {"adjustmentId"')),
+        UNCERTAIN,
+    ),
+    "another product": (replace_answer(document(OTHER)), UNCERTAIN),
+    "nothing": (replace_answer(message(200)), UNCERTAIN),
+    "10 MB": (replace_answer(message(200, b" " * 10_000_000)), UNCERTAIN),
+    "not a number": (
+        replace_answer(message(200, b'{"data": {"stock": NaN}}')),
+        UNCERTAIN,
+    ),
+    "a list": (replace_answer(document([1, 2])), UNCERTAIN),
 }
 STORM = {"status": 503, "code": "UNAVAILABLE", "detail": "a storm"}
 MOST_TO_OPEN = 10

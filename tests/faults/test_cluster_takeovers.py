@@ -172,7 +172,7 @@ async def test_the_wrong_replica_is_noticed_and_nothing_is_sent_before_the_audit
         await freeze_all(running)
         lost = await asyncio.to_thread(nodes.kill_primary)
         await asyncio.to_thread(ahead.kill)
-        running.forget_requests()
+        running.clear_requests()
         await asyncio.to_thread(nodes.promote, behind)
         await asyncio.to_thread(nodes.clone, ahead)
         thaw(owner)

@@ -12,8 +12,8 @@ from faults.counted import live
 from faults.sweeping import STORE, program, stage
 from faults.trials import LONG
 from scenes import payloads
-from scenes.databases import take
-from scenes.killed_programs import COUNTING, Mortality, points_around
+from scenes.databases import append_and_fold
+from scenes.killed_programs import COUNTING, KillPoint, points_around
 from scenes.reference_shop import open_shop
 from scenes.stored import COMMANDS_AND_TARGETS, lists, rows_of
 
@@ -58,14 +58,14 @@ async def test_a_kill_while_counting_neither_loses_nor_doubles(
         shirt = await on.shop.product(variants=SIZES)
         async with program(on) as first:
             news = payloads.envelope("products/create", shirt)
-            assert await take(first.store, news) == []
+            assert await append_and_fold(first.store, news) == []
         as_of = to_text(on.clock.now())
         sku = shirt["variants"][0]["sku"]
         record = StockLevel(key="count", sku=sku, quantity=7, as_of=as_of)
-        mortality = Mortality(point)
+        mortality = KillPoint(point)
         await live(on, mortality, [record])
         assert mortality.dead.is_set(), f"it does not come to {point}"
-        await live(on, Mortality(), [record])
+        await live(on, KillPoint(), [record])
         found = rows_of(on.path, COMMANDS_AND_TARGETS, "kind", "state")
         assert found == [("target", "applied"), ("adjust", "applied")]
         assert await stock(on, shirt) == 7

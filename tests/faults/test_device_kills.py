@@ -16,9 +16,9 @@ from faults.guns import PICKED, Gun, code_of, pick_of
 from faults.trials import LONG, chances, tell
 from scenes import payloads
 from scenes.daemon import DaemonProcess
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.payloads import envelope, variant
-from scenes.silent_platform import met_before
+from scenes.silent_platform import office_with_known_store
 from scenes.sshd import free_port
 from scenes.stored import values_of
 from scenes.waiting import until
@@ -51,7 +51,7 @@ gun = "127.0.0.1"
 @asynccontextmanager
 async def floor() -> AsyncIterator[tuple[Office, Gun]]:
     """A configuration that takes lines, and a device that sends them."""
-    async with met_before() as office:
+    async with office_with_known_store() as office:
         port = free_port()
         office.more = SCANNER.format(office=office, port=port)
         office.write(**{'"10m"': '"10h"'})
@@ -119,7 +119,7 @@ async def test_a_daemon_that_is_killed_amid_picks_ships_each_order_once(
         ]
         async with started_store(office.database) as store:
             product = payloads.product(variants=articles)
-            await take(store, envelope("products/create", product))
+            await append_and_fold(store, envelope("products/create", product))
         daemon = await start(office)
         try:
             for _ in range(DAEMON_KILLS):

@@ -10,8 +10,8 @@ from backhaul.demo.daemon_rows import Kind
 from faults.fates import CASES, DECIDED, KEYLESS, Case
 from faults.sweeping import AGAIN, program, stage
 from faults.trials import LONG, SEED
-from scenes.faulty_network import Fate
-from scenes.killed_programs import Mortality, points
+from scenes.faulty_network import CommandFault
+from scenes.killed_programs import KillPoint, points
 from scenes.reference_shop import open_shop
 
 if TYPE_CHECKING:
@@ -27,33 +27,35 @@ class Scene(NamedTuple):
     """A command, what becomes of its first request, which meeting of a step kills."""
 
     kind: str
-    fate: Fate
+    fate: CommandFault
     turn: int
 
 
 PUSH = {"check_after": ["0s", "20s", "60s"]}
 POINTS = list(points())
 FEWEST = 25
-TURNS = {Fate.NEVER_ARRIVES: (1, 2, 5)}
+TURNS = {CommandFault.NEVER_ARRIVES: (1, 2, 5)}
 """The first meeting kills, or others too.
 
 What never arrives is looked for thrice and sent again: its steps come several times.
 """
 SCENES = [
     Scene(kind, fate, turn)
-    for fate in Fate
+    for fate in CommandFault
     for turn in TURNS.get(fate, (1,))
     for kind in ("adjust", "part", "cancel")
 ]
-SCENES += [Scene(AGAIN, Fate.THROUGH, 1)]
+SCENES += [Scene(AGAIN, CommandFault.THROUGH, 1)]
 IN_DOUBT = [scene for scene in SCENES if scene.fate not in DECIDED]
 ADJUSTED_IN_DOUBT = [scene for scene in IN_DOUBT if scene.kind == "adjust"]
 MET_BY = {
     "uncertain.sibling_fulfillments": [
         scene for scene in IN_DOUBT if scene.kind == "part"
     ],
-    "uncertain.known_before": [Scene(AGAIN, Fate.THROUGH, 1)],
-    "uncertain.count_competing_adjustments": [Scene("adjust", Fate.REPLY_LOST, 1)],
+    "uncertain.known_before": [Scene(AGAIN, CommandFault.THROUGH, 1)],
+    "uncertain.count_competing_adjustments": [
+        Scene("adjust", CommandFault.REPLY_LOST, 1)
+    ],
 }
 """Steps that few scenes lead to: a parcel that is shown, a cancellation that is refused
 as there is one, a change that bears no tag."""
@@ -113,9 +115,9 @@ async def play(on: Stage, point: str, scenes: Sequence[Scene]) -> int:
     keyless = {KEYLESS} if WOUND_BACK_SECONDS.get(step_of(point), 0.0) > 0 else set()
     if acquainted:
         # What goes through tells how the platform shows what is ours.
-        await live(on, Scene("adjust", Fate.THROUGH, 1), Mortality())
+        await live(on, Scene("adjust", CommandFault.THROUGH, 1), KillPoint())
     for scene in scenes:
-        mortality = Mortality(point, scene.turn)
+        mortality = KillPoint(point, scene.turn)
         command = await live(on, scene, mortality)
         if mortality.dead.is_set():
             interrupted.add(command)
@@ -129,7 +131,7 @@ async def play(on: Stage, point: str, scenes: Sequence[Scene]) -> int:
     return len(interrupted)
 
 
-async def live(on: Stage, scene: Scene, mortality: Mortality) -> str:
+async def live(on: Stage, scene: Scene, mortality: KillPoint) -> str:
     """Plan a command and live until it is settled, or until death; return its id."""
     async with program(on, mortality) as mortal:
         await on.plan_all(mortal.store, [scene.kind], [scene.fate])
@@ -147,7 +149,7 @@ async def judge(on: Stage, cases: dict[str, Case], interrupted: set[str]) -> Non
     states, effects = on.states(), await on.effects()
     wrong = []
     for id_, case in cases.items():
-        undecided = id_ in interrupted or not on.wire.decided(id_)
+        undecided = id_ in interrupted or not on.wire.is_outcome_known(id_)
         if not case.allows(states[id_], effects[id_], undecided=undecided):
             wrong.append((case, states[id_], effects[id_], on.reason(id_)))
     assert wrong == []

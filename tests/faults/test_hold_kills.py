@@ -32,8 +32,8 @@ from faults.dying_unit import BEGIN_LIST, RELEASE, RELEASED
 from faults.sweeping import STORE, program, stage
 from scenes import payloads
 from scenes.back_office import ReportsChanges
-from scenes.databases import put_target, started_store, take
-from scenes.killed_programs import Mortality
+from scenes.databases import append_and_fold, put_target, started_store
+from scenes.killed_programs import KillPoint
 from scenes.reference_shop import open_shop
 from scenes.stored import count, rows_of, value_of, values_of
 from scenes.waiting import HANG_SECONDS
@@ -61,18 +61,18 @@ async def hold(on: Stage) -> Any:
 
     async with program(on) as first:
         news = payloads.envelope("products/create", lamp)
-        assert await take(first.store, news) == []
+        assert await append_and_fold(first.store, news) == []
     before = to_text(on.clock.now())
     copy = on.path.with_name("backup.db")
     database_at(on.path).back_up(copy, on.clock)
     await on.clock.advance(1.0)
     at = to_text(on.clock.now())
     newer = StockLevel(key="newer", sku=SKU, quantity=NEWER, as_of=at)
-    await live(on, Mortality(), [newer])
+    await live(on, KillPoint(), [newer])
     assert await stock(on, lamp) == NEWER
     database_at(on.path).restore(copy, [STORE], on.clock)
     older = StockLevel(key="older", sku=SKU, quantity=OLDER, as_of=before)
-    async with counting(on, Mortality()) as alive:
+    async with counting(on, KillPoint()) as alive:
         await hand_in(alive, [older])
         await alive.run_until(lambda: state(on) == "held")
     return lamp
@@ -104,7 +104,7 @@ async def test_a_kill_around_a_release_releases_once(
         stage(tmp_path / "backhaul.db", shop, (), PUSH, SystemClock().now()) as on,
     ):
         lamp = await hold(on)
-        for mortality in (Mortality(f"targets.release:{moment}"), Mortality()):
+        for mortality in (KillPoint(f"targets.release:{moment}"), KillPoint()):
             async with counting(on, mortality) as alive:
                 alive.beside.append(partial(release, alive))
                 await make_true(alive)
@@ -128,7 +128,7 @@ async def test_a_kill_as_a_connector_lists_its_levels_loses_no_count(
     ):
         lamp = await hold(on)
         source = ReportsChanges([SKU], lambda: to_text(on.clock.now()))
-        for mortality in (Mortality(f"records.begin_stock_list:{moment}"), Mortality()):
+        for mortality in (KillPoint(f"records.begin_stock_list:{moment}"), KillPoint()):
             async with counting(on, mortality) as alive:
                 polls_of(alive, source)
                 await alive.run_until(lambda: state(on) == "superseded")

@@ -63,7 +63,7 @@ async def test_a_litestream_copy_is_restored_and_held_for_audit(
 
 async def delivered(office: Office, store: str) -> set[int]:
     """Deliver webhooks for a while; return the statuses of all answers."""
-    public = (office.live() or {})["public_url"]
+    public = (office.read_status() or {})["public_url"]
     load = Load(int(public.rpartition(":")[2]), office.webhook_secret, store, 100)
     async with asyncio.TaskGroup() as group:
         group.create_task(load.run())

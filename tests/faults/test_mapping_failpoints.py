@@ -16,8 +16,8 @@ from backhaul_sdk import Batch, StockAdjustment
 from faults.sweeping import program, stage
 from faults.test_planning_failpoints import EVERY_SECONDS, PUSH, QUIRKS, ROUNDS, Pile
 from scenes import payloads
-from scenes.databases import started_store, take
-from scenes.killed_programs import Mortality
+from scenes.databases import append_and_fold, started_store
+from scenes.killed_programs import KillPoint
 from scenes.reference_shop import open_shop
 from scenes.stored import count, rows_of
 
@@ -36,7 +36,7 @@ POINTS = [
 ]
 
 
-async def live(on: Stage, pile: Pile, mortality: Mortality, *, wants: int) -> None:
+async def live(on: Stage, pile: Pile, mortality: KillPoint, *, wants: int) -> None:
     """Work until the adjustment is done, waits, or the program is dead."""
     async with program(on, mortality) as alive:
         records, signals = alive.mortal_store.records, SharedSignals()
@@ -80,19 +80,19 @@ async def test_a_mapping_that_changes_after_a_kill_doubles_nothing(
         lamp = await on.shop.product(sku="LAMP-1")
         async with started_store(on.path, on.clock) as store:
             body = payloads.envelope("products/create", lamp)
-            assert await take(store, body) == []
+            assert await append_and_fold(store, body) == []
         row = StockAdjustment(key="count", sku="LAMP", delta=-2)
         pile = Pile([Batch(records=[], cursor=None), Batch(records=[row], cursor="1")])
         await change(on, is_there=first == "removed")
-        mortality = Mortality(point, 1)
+        mortality = KillPoint(point, 1)
         await live(on, pile, mortality, wants=0)
         await change(on, is_there=first == "added")
         planned = count(on.path, "commands")
-        await live(on, pile, Mortality(), wants=1 if first == "added" else planned)
+        await live(on, pile, KillPoint(), wants=1 if first == "added" else planned)
         if first == "removed":
             assert count(on.path, "commands") == planned
             await change(on, is_there=True)
-            await live(on, pile, Mortality(), wants=1)
+            await live(on, pile, KillPoint(), wants=1)
         effects = await on.effects()
         done = [(state, effects[id_]) for id_, state in on.states().items()]
         assert done == [("applied", 1)]

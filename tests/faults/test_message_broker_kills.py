@@ -15,7 +15,7 @@ from connectors.message_hubs import hub, rabbit
 from faults.trials import LONG, chances, tell
 from scenes import payloads
 from scenes.back_office import host_of
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.payloads import envelope
 from scenes.stored import rows_of, values_of
 from scenes.waiting import until
@@ -103,7 +103,7 @@ async def test_a_killed_broker_loses_and_doubles_no_message(
     connector = hub.connector(receive={"movements": {**hub.source, **MOVEMENT}})
     warehouse = Warehouse(hub)
     async with started_store(database) as store:
-        await take(store, envelope("products/create", payloads.product()))
+        await append_and_fold(store, envelope("products/create", payloads.product()))
         counting = Counting(host_of(connector, store))
         await connector.open()
         await connector.listen(counting.emit)

@@ -15,7 +15,7 @@ from faults.belts import belt_at
 from faults.trials import LONG, chances, tell
 from scenes import payloads
 from scenes.back_office import host_of
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.mosquitto import mosquitto
 from scenes.payloads import envelope
 from scenes.stored import rows_of, values_of
@@ -40,7 +40,7 @@ async def intake(database: Path, broker: Mosquitto) -> AsyncIterator[Scanner]:
     options = {"mqtt_host": "127.0.0.1", "mqtt_port": broker.port, "mqtt_tls": False}
     settings = Settings.model_validate({**options, "mqtt_devices": ["belt"]})
     async with started_store(database) as store:
-        await take(store, envelope("products/create", payloads.product()))
+        await append_and_fold(store, envelope("products/create", payloads.product()))
         scanner = Scanner("hall", settings)
         host = host_of(scanner, store)
         await host.listen(60)

@@ -18,7 +18,7 @@ from backhaul.settings import Push
 from faults.naming import NAME, name_server
 from faults.proxied import proxied
 from faults.trials import LONG
-from scenes.daemon import ask_locally
+from scenes.daemon import request_over_socket
 from scenes.fault_proxy import FaultProxy
 from scenes.stored import rows_of, values_of
 from scenes.waiting import until
@@ -58,7 +58,7 @@ class Lag:
     def ask_until(self, ended: threading.Event) -> None:
         socket = self.line.office.folder / "state" / SOCKET_NAME
         while not ended.wait(0.01):
-            ask_locally(socket, "/healthz")
+            request_over_socket(socket, "/healthz")
             self.answers += 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from backhaul.store.sqlite.connections import LARGE_BYTES
 from faults.sending import sender
 from faults.trials import LONG, tell
-from scenes.database_lock import forgotten_reader
+from scenes.database_lock import idle_reader
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def test_a_read_transaction_left_open_is_survived(
     path = daemon.office.database
     async with sender(daemon.office, platform.store().id) as client:
         await client.insist()
-        with forgotten_reader(path):
+        with idle_reader(path):
             await (at_a_pace(client) if LONG else much_at_once(client))
             largest = log_bytes(path)
             assert largest > LARGE_BYTES

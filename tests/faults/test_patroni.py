@@ -40,7 +40,7 @@ async def test_a_failover_of_patroni_loses_and_doubles_nothing(
                 assert lost is not None
                 servers.kill_machine(lost)
                 began = time.monotonic()
-                running.balancer.listen_anew()
+                running.balancer.restart_measurement()
                 sent_after = await running.sent_after(began + 1) - began
                 await running.until_whole()
             (ledger,) = await close([floor])

@@ -15,9 +15,9 @@ from backhaul.runtime.signals import SharedSignals
 from backhaul_sdk import Bad, Batch, StockAdjustment
 from faults.sweeping import program, stage
 from scenes import payloads
-from scenes.back_office import Desk, shipped
-from scenes.databases import take
-from scenes.killed_programs import PLANNING, Mortality, points_around
+from scenes.back_office import ScriptedConnector, fulfillment_record
+from scenes.databases import append_and_fold
+from scenes.killed_programs import PLANNING, KillPoint, points_around
 from scenes.reference_shop import cart, open_shop
 from scenes.stored import count
 
@@ -47,7 +47,7 @@ ROUNDS = 20
 COMMANDS = 2
 
 
-class Pile(Desk):
+class Pile(ScriptedConnector):
     """Paper that stays where it is: whoever asks gets what lies behind the cursor."""
 
     def __init__(self, batches: Sequence[Batch]) -> None:
@@ -78,7 +78,9 @@ async def prepare(on: Stage, number: int) -> Work:
         StockAdjustment(key=f"count-{number}", sku=f"LAMP-{number}", delta=-2),
         Bad(key=f"bad-{number}", raw="?", reason="no row"),
     ]
-    parcel = shipped(f"parcel-{number}", order["name"], tracking_number=f"BD{number}")
+    parcel = fulfillment_record(
+        f"parcel-{number}", order["name"], tracking_number=f"BD{number}"
+    )
     batches = [
         Batch(records=[], cursor=str(number - 1) if number > 1 else None),
         Batch(records=rows, cursor=f"{number}, half"),
@@ -91,7 +93,7 @@ async def prepare(on: Stage, number: int) -> Work:
     )
 
 
-async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None:
+async def live(on: Stage, work: Work, wanted: int, mortality: KillPoint) -> None:
     """Work until so many commands are planned and done, and the bad row is told of."""
     async with program(on, mortality) as alive:
         records, signals = alive.mortal_store.records, SharedSignals()
@@ -105,7 +107,7 @@ async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None
         documents = alive.store.documents
         host = Host(pile, context, polls, records, documents, matcher)
         alive.beside += [host.run, room.run]
-        assert await take(alive.store, work.product) == []
+        assert await append_and_fold(alive.store, work.product) == []
         for _ in range(ROUNDS):
             await alive.run_out()
             # The order comes late: its parcel has to wait for it. Death must not meet a
@@ -113,7 +115,7 @@ async def live(on: Stage, work: Work, wanted: int, mortality: Mortality) -> None
             if mortality.dead.is_set() or (has_parcel(on, work) and not on.open()):
                 break
             await on.clock.advance(EVERY_SECONDS)
-        assert await take(alive.store, work.order) == []
+        assert await append_and_fold(alive.store, work.order) == []
         room.wake()
         for _ in range(ROUNDS):
             await alive.run_out()
@@ -141,11 +143,11 @@ async def test_a_kill_while_planning_neither_loses_nor_doubles(
         stage(tmp_path / "backhaul.db", shop, QUIRKS, PUSH) as on,
     ):
         for number, turn in enumerate(TURNS.get(point.partition(":")[0], (1,)), 1):
-            mortality = Mortality(point, turn)
+            mortality = KillPoint(point, turn)
             work, wanted = await prepare(on, number), number * COMMANDS
             await live(on, work, wanted, mortality)
             assert mortality.dead.is_set(), f"it does not come to {point}, turn {turn}"
-            await live(on, work, wanted, Mortality())
+            await live(on, work, wanted, KillPoint())
             effects = await on.effects()
             done = [(state, effects[id_]) for id_, state in on.states().items()]
             assert done == [("applied", 1)] * wanted

@@ -11,7 +11,7 @@ from backhaul.demo.daemon_rows import Kind
 from faults.fates import CASES, KEYLESS, Case
 from faults.sweeping import PLANS, TOO_LATE, program, stage
 from faults.trials import LONG
-from scenes.faulty_network import Fate
+from scenes.faulty_network import CommandFault
 from scenes.reference_shop import open_shop
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ async def swept(quirks: tuple[str, ...], path: Path) -> AsyncIterator[Stage]:
         stage(path / "backhaul.db", shop, quirks) as on,
     ):
         async with program(on) as alive:
-            await on.plan_all(alive.store, PLANS, [Fate.THROUGH])
+            await on.plan_all(alive.store, PLANS, [CommandFault.THROUGH])
             await alive.run_out()
-            await on.plan_all(alive.store, PLANS, Fate)
+            await on.plan_all(alive.store, PLANS, CommandFault)
             await alive.run_out()
-        assert on.wire.fates == {}, "not every fate was met"
+        assert on.wire.faults == {}, "not every fate was met"
         yield on
 
 
@@ -74,7 +74,7 @@ def undecidable(on: Stage, cases: dict[str, Case]) -> set[str]:
     return {
         id_
         for id_, case in cases.items()
-        if case.hidden and not case.refused and not on.wire.decided(id_)
+        if case.hidden and not case.refused and not on.wire.is_outcome_known(id_)
     }
 
 
@@ -100,13 +100,16 @@ REFUSING = "refuse-fulfill-cancelled"
 CANCELLED_CASES = [(REFUSING, KEYLESS), (REFUSING,)] + [(), (KEYLESS,)] * LONG
 
 
-def too_late(quirks: tuple[str, ...], fate: Fate) -> tuple[str, int]:
+def too_late(quirks: tuple[str, ...], fate: CommandFault) -> tuple[str, int]:
     """Return what becomes of a parcel to an order that was cancelled before."""
     if REFUSING in quirks:
         return "parked", 0
-    if KEYLESS in quirks and fate in {Fate.NEVER_ARRIVES, Fate.PROXY_502}:
+    if KEYLESS in quirks and fate in {
+        CommandFault.NEVER_ARRIVES,
+        CommandFault.PROXY_502,
+    }:
         return "parked", 0
-    if KEYLESS in quirks and fate is Fate.LATE_AFTER_LAST:
+    if KEYLESS in quirks and fate is CommandFault.LATE_AFTER_LAST:
         return "parked", 1
     return "applied", 1
 
@@ -120,9 +123,9 @@ async def test_an_order_cancelled_meanwhile_is_fulfilled_or_left_to_an_operator(
         stage(tmp_path / "backhaul.db", shop, quirks) as on,
     ):
         async with program(on) as alive:
-            await on.plan_all(alive.store, [TOO_LATE], Fate)
+            await on.plan_all(alive.store, [TOO_LATE], CommandFault)
             await alive.run_out()
-        assert on.wire.fates == {}, "not every fate was met"
+        assert on.wire.faults == {}, "not every fate was met"
         effects = await on.effects()
         found = {
             on.fates[id_][1]: (state, effects[id_], on.reason(id_))

@@ -21,8 +21,8 @@ from backhaul.core.identity import command_id
 from faults.dying_restock import AFTER_COMMIT, MOMENTS
 from faults.sweeping import REST, STORE, program, stage
 from faults.trials import LONG
-from scenes.faulty_network import Fate
-from scenes.killed_programs import Mortality
+from scenes.faulty_network import CommandFault
+from scenes.killed_programs import KillPoint
 from scenes.reference_shop import open_shop
 from scenes.stored import rows_of, value_of
 from scenes.waiting import HANG_SECONDS
@@ -48,15 +48,15 @@ DONE = [("cancel", "applied", None), ("adjust", "applied", UNSHIPPED)]
 class Scene(NamedTuple):
     """What becomes of the first request of the cancellation and of the adjustment."""
 
-    cancel: Fate
-    adjust: Fate
+    cancel: CommandFault
+    adjust: CommandFault
 
 
 SCENES = [
-    Scene(Fate.THROUGH, Fate.THROUGH),
-    Scene(Fate.REPLY_LOST, Fate.THROUGH),
-    Scene(Fate.THROUGH, Fate.REPLY_LOST),
-    Scene(Fate.NEVER_ARRIVES, Fate.NEVER_ARRIVES),
+    Scene(CommandFault.THROUGH, CommandFault.THROUGH),
+    Scene(CommandFault.REPLY_LOST, CommandFault.THROUGH),
+    Scene(CommandFault.THROUGH, CommandFault.REPLY_LOST),
+    Scene(CommandFault.NEVER_ARRIVES, CommandFault.NEVER_ARRIVES),
 ]
 WRITING = (
     "POST",
@@ -80,11 +80,11 @@ async def test_a_kill_at_any_failpoint_restocks_the_rest_once(
         open_shop(tmp_path / "shop") as shop,
         stage(tmp_path / "backhaul.db", shop, quirks, PUSH) as on,
     ):
-        rehearsal = Mortality()
+        rehearsal = KillPoint()
         await live(on, scene, rehearsal)
         deaths = 0
         for point, turn in steps(rehearsal):
-            mortality = Mortality(point, turn)
+            mortality = KillPoint(point, turn)
             cancel = await live(on, scene, mortality)
             deaths += mortality.dead.is_set()
             hold_together(on, cancel)
@@ -97,20 +97,20 @@ async def test_a_kill_at_any_failpoint_restocks_the_rest_once(
         assert await differences(on) == []
 
 
-def steps(rehearsal: Mortality) -> Iterator[tuple[str, int]]:
+def steps(rehearsal: KillPoint) -> Iterator[tuple[str, int]]:
     """Yield each step of the two commands' lives, and which meeting of it kills."""
-    for point, met in rehearsal.met.items():
+    for point, met in rehearsal.counts.items():
         if LONG or point.startswith(WRITING):
             yield from ((point, turn) for turn in range(1, min(met, MOST_TURNS) + 1))
 
 
-async def live(on: Stage, scene: Scene, mortality: Mortality) -> str:
+async def live(on: Stage, scene: Scene, mortality: KillPoint) -> str:
     """Cancel the rest of an order until both are settled, or until death."""
     async with program(on, mortality) as mortal:
         await on.plan_all(mortal.store, [REST], [scene.cancel])
         cancel = [*on.fates][-1]
-        if scene.adjust is not Fate.THROUGH:
-            on.wire.fates[await adjustment_of(on, cancel)] = scene.adjust
+        if scene.adjust is not CommandFault.THROUGH:
+            on.wire.faults[await adjustment_of(on, cancel)] = scene.adjust
         await mortal.run_out()
     return cancel
 
@@ -170,7 +170,7 @@ async def test_a_killed_process_puts_the_rest_back_once(
         stage(tmp_path / "backhaul.db", shop, quirks, PUSH, now) as on,
     ):
         async with program(on) as planning:
-            await on.plan_all(planning.store, [REST], [Fate.THROUGH])
+            await on.plan_all(planning.store, [REST], [CommandFault.THROUGH])
         (cancel,) = on.fates
         await die(on, moment)
         (_, state, _), *planned = since(on, cancel)

@@ -218,5 +218,5 @@ def _write_key(file: Path, key: str) -> None:
 
 
 def _stopped(office: Office) -> str:
-    live = office.live() or {"stores": {"main": {"stopped": {}}}}
+    live = office.read_status() or {"stores": {"main": {"stopped": {}}}}
     return " ".join(live["stores"]["main"]["stopped"].values())

@@ -109,7 +109,7 @@ async def ship_some(server: TrytonServer) -> None:
     await connector.close()
 
     def ship() -> None:
-        with server.house() as house:
+        with server.log_in() as house:
             for change in changes:
                 house.ship(change.object_id, f"BD{change.object_id}")
 

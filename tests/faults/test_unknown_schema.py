@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scenes import payloads
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.stored import rows_of, values_of
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ CASES = st.one_of(enlarged(), broken(), emptied(), worded(), unknown())
 
 async def check(folder: Path, cases: list[Case]) -> None:
     async with started_store(folder / "b.db") as store:
-        await take(store, *(body for _, body in cases))
+        await append_and_fold(store, *(body for _, body in cases))
     assert rows_of(folder / "b.db", "events", "state", "body") == cases
     assert values_of(folder / "b.db", "quarantine", "raw") == [
         body for state, body in cases if state == "quarantined"

@@ -27,6 +27,6 @@ def tell(
     """Say failures of attempts, and what that proves: the rule of three."""
     bound = "" if failures else f", below {3 / attempts:.2%} at 95 %"
     said = f"seed {SEED}: {failures}/{attempts}{bound} {more}"
-    leftovers.tell(said)
+    leftovers.add_report(said)
     with capsys.disabled():
         sys.stdout.write(f" {said} ")

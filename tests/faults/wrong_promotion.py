@@ -22,7 +22,7 @@ import time
 from typing import TYPE_CHECKING
 
 from faults.cluster_floor import Loss
-from scenes.cluster import LOOK_SECONDS, TTL_SECONDS
+from scenes.cluster import POLL_SECONDS, TTL_SECONDS
 from scenes.cluster_logs import LOST
 from scenes.daemon import backhaul
 from scenes.waiting import HANG_SECONDS
@@ -100,7 +100,7 @@ async def _noticed(logs: ClusterLogs, since: float) -> float:
     """Wait until a daemon says that commits are missing; return when it did."""
     async with asyncio.timeout(HANG_SECONDS):
         while not (found := await asyncio.to_thread(logs.since, since, LOST)):  # noqa: ASYNC110 - of files
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
     return time.monotonic() - (time.time() - found[0].at)
 
 

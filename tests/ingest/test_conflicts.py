@@ -9,7 +9,13 @@ import pytest
 
 from backhaul.store.sql.inbox.refetch_queue import PARENTS_BATCH
 from scenes import payloads
-from scenes.databases import arrive, count, fold_all, started_store, take
+from scenes.databases import (
+    append_and_fold,
+    count,
+    fold_all,
+    fold_in_turn,
+    started_store,
+)
 from scenes.payloads import arrival, envelope, read
 from scenes.stored import documents, rows_of, value_of, values_of
 
@@ -49,17 +55,17 @@ async def test_content_that_came_twice_keeps_its_higher_version(
 ) -> None:
     """Same second: A (3), B (5), and B read back without a sequence."""
     arrivals = [*DELIVERED, AGAIN]
-    await arrive(store, *(arrivals[index] for index in order))
+    await fold_in_turn(store, *(arrivals[index] for index in order))
     versions = await store.mirror.versions("order", "main", ["ord_1"])
     assert (noted(store), versions["ord_1"].sequence) == ("b", 5)
 
 
 @pytest.mark.parametrize("notes", ["ab", "ba"])
 async def test_an_unequal_tie_requests_one_refetch(notes: str, store: Store) -> None:
-    await arrive(store, *(order(note) for note in notes))
+    await fold_in_turn(store, *(order(note) for note in notes))
     assert await asked(store) == [("order", "ord_1")]
     assert "order ord_1" in state(store)[1]
-    await arrive(store, read("orders/reread", payloads.order(note="b"), at=40))
+    await fold_in_turn(store, read("orders/reread", payloads.order(note="b"), at=40))
     assert noted(store) == "b"
 
 
@@ -68,7 +74,7 @@ async def test_fields_that_describe_the_event_make_no_tie(
     changes: str, store: Store
 ) -> None:
     told = payloads.order(note="a") | {changes: {"x": 1}}
-    await arrive(store, order("a"), arrival(envelope("orders/updated", told)))
+    await fold_in_turn(store, order("a"), arrival(envelope("orders/updated", told)))
     assert await asked(store) == []
     assert state(store) == ("duplicate", None)
 
@@ -94,40 +100,40 @@ async def test_status_goes_back_only_when_a_refetch_says_so(
     back = payloads.order(at=5, note="after", **after)
     said = order("after", at=5, sequence=9, **after)
     came = said if kind == "delivery" else read("orders/read", back, at=31)
-    await arrive(store, order("before", sequence=1, **before), came)
+    await fold_in_turn(store, order("before", sequence=1, **before), came)
     assert noted(store) == "before"
     assert await asked(store) == [("order", "ord_1")]
     assert state(store)[0] == "stale"
-    await arrive(store, read("orders/reread", back, at=32))
+    await fold_in_turn(store, read("orders/reread", back, at=32))
     assert noted(store) == "after"
     assert state(store) == ("folded", None)
 
 
 async def test_a_time_of_the_future_is_lowered_by_a_reread(store: Store) -> None:
     older = read("orders/read", payloads.order(note="true"), at=29)
-    await arrive(store, order("forged", at=3_000), older)
+    await fold_in_turn(store, order("forged", at=3_000), older)
     assert noted(store) == "forged"
     assert await asked(store) == []  # the read began before the delivery was seen
-    await arrive(store, read("orders/read", payloads.order(note="true"), at=31))
+    await fold_in_turn(store, read("orders/read", payloads.order(note="true"), at=31))
     assert noted(store) == "forged"
     assert await asked(store) == [("order", "ord_1")]
-    await arrive(store, read("orders/reread", payloads.order(note="true"), at=32))
+    await fold_in_turn(store, read("orders/reread", payloads.order(note="true"), at=32))
     assert noted(store) == "true"
     newer = envelope("orders/updated", payloads.order(at=1, note="newer"))
-    await arrive(store, arrival(newer, at=33))
+    await fold_in_turn(store, arrival(newer, at=33))
     assert noted(store) == "newer"
 
 
 async def test_a_deleted_product_is_restored_only_by_a_read(
     store: Store,
 ) -> None:
-    await take(store, envelope("products/delete", payloads.deletion(at=9)))
+    await append_and_fold(store, envelope("products/delete", payloads.deletion(at=9)))
     late = payloads.product(at=20)
-    await arrive(store, arrival(envelope("products/update", late), at=31))
+    await fold_in_turn(store, arrival(envelope("products/update", late), at=31))
     assert rows_of(store.place, "products", "status") == [("deleted",)]
     assert count(store.place, "inventory_levels") == 0
     assert await asked(store) == [("product", "prod_1")]
-    await arrive(store, read("products/reread", late, at=32))
+    await fold_in_turn(store, read("products/reread", late, at=32))
     assert rows_of(store.place, "products", "status") == [("active",)]
     assert rows_of(store.place, "inventory_levels", "stock") == [(12,)]
 
@@ -135,8 +141,8 @@ async def test_a_deleted_product_is_restored_only_by_a_read(
 async def test_a_product_that_is_not_there_leaves_a_tombstone(
     store: Store,
 ) -> None:
-    await take(store, envelope("products/create", payloads.product()))
-    await arrive(store, read("products/gone", {"id": "prod_1"}, at=31))
+    await append_and_fold(store, envelope("products/create", payloads.product()))
+    await fold_in_turn(store, read("products/gone", {"id": "prod_1"}, at=31))
     assert rows_of(store.place, "products", "status") == [("deleted",)]
     assert count(store.place, "variants") == count(store.place, "inventory_levels") == 0
 
@@ -146,7 +152,7 @@ async def test_the_platforms_own_deletion_is_kept(first: str, store: Store) -> N
     told = arrival(envelope("products/delete", payloads.deletion()), at=31)
     gone = read("products/gone", {"id": "prod_1"}, at=31)
     for one in (told, gone) if first == "told" else (gone, told):
-        await arrive(store, one)
+        await fold_in_turn(store, one)
     found = rows_of(store.place, "products", "title", "updated_at", "deleted_at")
     assert found == [("Linen shirt", payloads.instant(9), payloads.instant(9))]
 
@@ -157,16 +163,16 @@ async def test_a_deleted_object_leaves_the_mirror_and_may_come_back(
 ) -> None:
     shown = payloads.order() if kind == "order" else payloads.customer()
     topic, table = f"{kind}s", f"{kind}s"
-    await arrive(store, read(f"{topic}/read", shown))
-    await arrive(store, read(f"{topic}/gone", {"id": shown["id"]}, at=31))
+    await fold_in_turn(store, read(f"{topic}/read", shown))
+    await fold_in_turn(store, read(f"{topic}/gone", {"id": shown["id"]}, at=31))
     children = ("order_items",) if kind == "order" else ()
     for name in (table, *children):
         assert count(store.place, name) == 0
     assert count(store.place, "tombstones") == 1
     delayed = arrival(envelope(f"{topic}/create", shown), at=32)
-    await arrive(store, delayed)
+    await fold_in_turn(store, delayed)
     assert count(store.place, table) == 0
-    await arrive(store, read(f"{topic}/reread", shown, at=33))
+    await fold_in_turn(store, read(f"{topic}/reread", shown, at=33))
     assert count(store.place, table) == 1
     assert count(store.place, "tombstones") == 0
 
@@ -195,24 +201,24 @@ def held(store: Store) -> tuple[int, str]:
 async def test_a_tie_of_stock_refetches_the_levels_of_the_product(
     store: Store,
 ) -> None:
-    await arrive(store, stock(10), stock(9))
+    await fold_in_turn(store, stock(10), stock(9))
     assert await asked(store) == [("level", "prod_1")]
     assert count(store.place, "stock_ledger") == 2
-    await arrive(store, read("inventory/reread", level(9), at=31))
+    await fold_in_turn(store, read("inventory/reread", level(9), at=31))
     assert held(store) == (9, payloads.instant(1))
 
 
 async def test_a_product_that_shows_another_stock_refetches_its_levels(
     store: Store,
 ) -> None:
-    await arrive(store, stock(10, sequence=1))
+    await fold_in_turn(store, stock(10, sequence=1))
     shown = payloads.product(variants=[payloads.variant(stock=7)])
-    await arrive(store, read("products/read", shown, at=29))
+    await fold_in_turn(store, read("products/read", shown, at=29))
     assert await asked(store) == []  # it was read before the stock moved
-    await arrive(store, read("products/read", shown, at=31))
+    await fold_in_turn(store, read("products/read", shown, at=31))
     assert await asked(store) == [("level", "prod_1")]
     assert held(store) == (10, payloads.instant(1))
-    await arrive(store, read("inventory/shown/reread", shown, at=32))
+    await fold_in_turn(store, read("inventory/shown/reread", shown, at=32))
     assert held(store) == (7, payloads.instant(1))
 
 
@@ -220,8 +226,8 @@ async def test_a_refetch_that_decides_nothing_is_repeated_after_a_pause(
     store: Store,
 ) -> None:
     """Its clock was put back: what is held was seen later than the read began."""
-    await arrive(store, order("a"))
-    await arrive(store, read("orders/reread", payloads.order(note="b"), at=20))
+    await fold_in_turn(store, order("a"))
+    await fold_in_turn(store, read("orders/reread", payloads.order(note="b"), at=20))
     assert await asked(store) == []
     assert await store.refetch_queue.next_due("main") is not None
 
@@ -230,9 +236,9 @@ async def test_a_refetch_pauses_even_where_its_row_is_still_queued(
     store: Store,
 ) -> None:
     """Else a clock that was put back would have it read without end."""
-    await arrive(store, order("a"), order("b"))
+    await fold_in_turn(store, order("a"), order("b"))
     (row,) = await store.refetch_queue.next("main", 9)
-    await arrive(store, read("orders/reread", payloads.order(note="c"), at=20))
+    await fold_in_turn(store, read("orders/reread", payloads.order(note="c"), at=20))
     await store.refetch_queue.done(row)
     assert await asked(store) == []
     assert await store.refetch_queue.next_due("main") is not None
@@ -271,12 +277,12 @@ async def test_a_confirming_read_counts_whenever_it_comes(
 ) -> None:
     """What was seen before it never wins, even where the read changes nothing."""
     arrivals, shown, expected = OVERTAKEN[case]
-    await arrive(store, *(arrivals[name] for name in sequence))
+    await fold_in_turn(store, *(arrivals[name] for name in sequence))
     assert shown(store) == expected
 
 
 async def test_topics_of_reads_are_not_accepted_from_outside(store: Store) -> None:
-    await arrive(store, order("a"))
+    await fold_in_turn(store, order("a"))
     for topic in ("orders/gone", "orders/reread"):
         await store.inbox.append(arrival(envelope(topic, payloads.order(note="b"))))
         ((_, folded),) = await fold_all(store)
@@ -285,32 +291,32 @@ async def test_topics_of_reads_are_not_accepted_from_outside(store: Store) -> No
 
 
 async def test_parents_are_requested_once(store: Store) -> None:
-    await arrive(store, read("orders/read", payloads.order()), stock(3))
+    await fold_in_turn(store, read("orders/read", payloads.order()), stock(3))
     assert await store.refetch_queue.enqueue_parents("main")
     assert sorted(await asked(store)) == [("customer", "cus_1"), ("product", "prod_1")]
     for row in await store.refetch_queue.next("main", 9):
         await store.refetch_queue.done(row)
     assert not await store.refetch_queue.enqueue_parents("main")
-    await arrive(store, read("orders/read", payloads.order("ord_2", number=2)))
+    await fold_in_turn(store, read("orders/read", payloads.order("ord_2", number=2)))
     assert await store.refetch_queue.enqueue_parents("main")
     assert await asked(store) == [("customer", "cus_1")]
 
 
 async def test_a_parent_that_an_update_names_is_requested(store: Store) -> None:
     nobody = payloads.order(customer=None)
-    await arrive(store, read("orders/read", nobody))
+    await fold_in_turn(store, read("orders/read", nobody))
     assert not await store.refetch_queue.enqueue_parents("main")
     named = payloads.order(at=5, customer={"id": "cus_7"})
-    await arrive(store, arrival(envelope("orders/updated", named), at=31))
+    await fold_in_turn(store, arrival(envelope("orders/updated", named), at=31))
     assert await store.refetch_queue.enqueue_parents("main")
     assert await asked(store) == [("customer", "cus_7")]
 
 
 async def test_a_removal_hides_no_parent(store: Store) -> None:
     """The next order takes the place of the one that went."""
-    await arrive(store, read("orders/read", payloads.order(customer=None)))
+    await fold_in_turn(store, read("orders/read", payloads.order(customer=None)))
     assert not await store.refetch_queue.enqueue_parents("main")
-    await arrive(
+    await fold_in_turn(
         store,
         read("orders/gone", {"id": "ord_1"}, at=31),
         read("orders/read", payloads.order("ord_2", customer={"id": "cus_7"})),
@@ -327,9 +333,9 @@ async def test_parents_of_many_and_of_one_store_are_requested(
         envelope("orders/create", payloads.order(f"o{n}", customer={"id": f"c{n}"}))
         for n in range(many)
     ]
-    await take(store, *named)
+    await append_and_fold(store, *named)
     other = envelope("orders/create", payloads.order(customer={"id": "theirs"}))
-    await arrive(store, arrival(other, store="other"))
+    await fold_in_turn(store, arrival(other, store="other"))
     assert await store.refetch_queue.enqueue_parents("main")
     found = await store.refetch_queue.next("main", 2 * many)
     assert {row.object_id for row in found} == {f"c{n}" for n in range(many)}
@@ -340,7 +346,7 @@ async def test_parents_of_many_and_of_one_store_are_requested(
 async def test_parents_that_are_known_or_deleted_are_not_requested(
     store: Store,
 ) -> None:
-    await arrive(
+    await fold_in_turn(
         store,
         read("customers/gone", {"id": "cus_1"}),
         read("customers/read", payloads.customer("cus_2")),
@@ -357,7 +363,7 @@ async def test_a_refetch_request_and_its_event_share_one_transaction(
     database: Place,
 ) -> None:
     async with started_store(database) as store:
-        await arrive(store, order("a"), order("b"))
+        await fold_in_turn(store, order("a"), order("b"))
     async with started_store(database) as store:
         (row,) = await store.refetch_queue.next("main", 99)
         assert (row.kind, row.object_id, row.asks) == ("order", "ord_1", 1)

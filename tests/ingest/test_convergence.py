@@ -15,10 +15,10 @@ from scenes.captures import captured
 from scenes.databases import (
     append,
     count,
+    event_states,
     fold_all,
     mirror_of,
     started_store,
-    states,
 )
 from scenes.payloads import envelope
 from scenes.stored import rows_of
@@ -120,5 +120,5 @@ async def test_fifty_at_once_are_one(receiver: Served, store: Store) -> None:
     replies = await asyncio.gather(*(receiver.post(body) for _ in range(50)))
     assert {reply.status for reply in replies} == {200}
     await fold_all(store)
-    assert sorted(states(store.place)) == ["duplicate"] * 49 + ["folded"]
+    assert sorted(event_states(store.place)) == ["duplicate"] * 49 + ["folded"]
     assert count(store.place, "stock_ledger") == count(store.place, "changes") == 1

@@ -13,7 +13,7 @@ import pytest
 from backhaul.store import database_at
 from backhaul.store.records import NewRecord, Unmatched
 from scenes import payloads
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.stored import rows_of
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ async def hear(
         payloads.envelope(topic, told[name], sequence=number[name])
         for name in way.split()
     )
-    assert await take(store, *news) == []
+    assert await append_and_fold(store, *news) == []
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -144,7 +144,7 @@ async def test_a_late_stock_event_brings_no_variant_back(
     }
     await hear(store, "products/update", told, "moved left")
     late = payloads.stock_change(2, productId="prod_1")
-    await take(store, payloads.envelope("inventory/level_update", late))
+    await append_and_fold(store, payloads.envelope("inventory/level_update", late))
     assert levels(store) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from backhaul.core import webhook
 from backhaul.store.filters import Filter
-from scenes.databases import count, fold_all, locked, states
+from scenes.databases import count, event_states, fold_all, locked
 from scenes.payloads import OLD_SECRET, SECRET, envelope, order, signed
 from scenes.receiver import Reply, raw_request, status_of
 from scenes.requirements import require
@@ -135,7 +135,7 @@ async def test_an_unknown_topic_is_kept_as_unhandled(
 ) -> None:
     assert (await receiver.post(envelope("orders/exploded", order()))).status == 200
     ((_, folded),) = await fold_all(store)
-    assert states(store.place) == ["unhandled"]
+    assert event_states(store.place) == ["unhandled"]
     assert (folded.detail or "").startswith("unknown topic 'orders/exploded'; order")
 
 
@@ -144,7 +144,7 @@ async def test_topics_of_our_own_reads_are_refused_from_outside(
 ) -> None:
     assert (await receiver.post(envelope("orders/read", order()))).status == 200
     await fold_all(store)
-    assert states(store.place) == ["unhandled"]
+    assert event_states(store.place) == ["unhandled"]
     assert count(store.place, "orders") == 0
 
 
@@ -153,7 +153,7 @@ async def test_signed_garbage_is_answered_200_and_quarantined(
 ) -> None:
     assert (await receiver.post(b"<html>")).status == 200
     await fold_all(store)
-    assert states(store.place) == ["quarantined"]
+    assert event_states(store.place) == ["quarantined"]
     ((raw, reason),) = rows_of(store.place, "quarantine", "raw", "reason")
     assert raw == b"<html>"
     assert "not JSON" in reason

@@ -94,7 +94,7 @@ async def test_only_a_whole_signature_that_does_not_match_is_evidence(
     name: str, receiver: Served
 ) -> None:
     await receiver.raw(raw_request(BODY, FORGED[name]))
-    assert (receiver.signers.why_kept("main") == "") is (name in EVIDENCE)
+    assert (receiver.webhook_secrets.why_kept("main") == "") is (name in EVIDENCE)
 
 
 async def test_unsigned_requests_hide_no_evidence(
@@ -103,9 +103,9 @@ async def test_unsigned_requests_hide_no_evidence(
     await receiver.raw(raw_request(BODY, FORGED["by another secret"]))
     for name in ("none", "empty", "cut"):
         await receiver.raw(raw_request(BODY, FORGED[name]))
-    assert receiver.signers.why_kept("main") == ""
+    assert receiver.webhook_secrets.why_kept("main") == ""
     assert (await receiver.post(BODY)).status == 200
-    assert "since the start" in receiver.signers.why_kept("main")
+    assert "since the start" in receiver.webhook_secrets.why_kept("main")
 
 
 async def test_every_refusal_looks_the_same(receiver: Served) -> None:

@@ -15,7 +15,14 @@ from backhaul.store.inbox import Selection
 from backhaul.store.testing.event_scenes import without_decoding
 from scenes import payloads
 from scenes.captures import captured
-from scenes.databases import append, count, dump, fold_all, states, take
+from scenes.databases import (
+    append,
+    append_and_fold,
+    count,
+    dump,
+    event_states,
+    fold_all,
+)
 from scenes.memory import peak_bytes
 from scenes.payloads import STORE_ID, envelope, read
 from scenes.stored import documents, rows_of, value_of, values_of
@@ -80,7 +87,7 @@ async def failing_at_first(store: Store, *bodies: bytes) -> None:
 
     await append(store, bodies)
     await store.inbox.fold(without_decoding(fold), 1.0)
-    assert set(states(store.place)) == {"quarantined"}
+    assert set(event_states(store.place)) == {"quarantined"}
 
 
 async def test_an_event_that_can_be_folded_now_leaves_quarantine(store: Store) -> None:
@@ -88,7 +95,7 @@ async def test_an_event_that_can_be_folded_now_leaves_quarantine(store: Store) -
     await failing_at_first(store, good, bad)
     done = await reprocessor(store).reprocess(Selection(state="quarantined"))
     assert done == {"folded": 1, "quarantined": 1}
-    assert states(store.place) == ["folded", "quarantined"]
+    assert event_states(store.place) == ["folded", "quarantined"]
     assert quarantine(store) == [("1", "retried"), ("2", "open")]
     assert count(store.place, "orders") == 1
     assert "JSON" in value_of(store.place, "events", "detail", id=2)
@@ -100,7 +107,7 @@ async def test_an_event_that_can_be_folded_now_leaves_quarantine(store: Store) -
 async def test_an_event_that_an_operator_discarded_stays_discarded(
     store: Store,
 ) -> None:
-    await take(store, b"no JSON")
+    await append_and_fold(store, b"no JSON")
     await store.quarantine.drop(1, "kim", "a test of the platform")
     assert await reprocessor(store).reprocess(ALL) == {"quarantined": 1}
     assert quarantine(store) == [("1", "dropped")]
@@ -111,10 +118,10 @@ async def test_a_quarantined_delivery_is_no_duplicate_of_itself(
 ) -> None:
     """Its digest was seen before it could not be used; its repetition is one."""
     broken = envelope("orders/create", payloads.order(items=None))
-    await take(store, broken, broken)
-    assert states(store.place) == ["quarantined", "duplicate"]
+    await append_and_fold(store, broken, broken)
+    assert event_states(store.place) == ["quarantined", "duplicate"]
     assert await reprocessor(store).reprocess(ALL) == {"quarantined": 1, "duplicate": 1}
-    assert states(store.place) == ["quarantined", "duplicate"]
+    assert event_states(store.place) == ["quarantined", "duplicate"]
 
 
 async def test_only_selected_events_are_folded_again(store: Store) -> None:
@@ -137,11 +144,11 @@ async def test_an_event_that_is_not_folded_yet_waits_for_its_turn(store: Store) 
     await append(store, [envelope("orders/create", payloads.order())])
     assert await reprocessor(store).reprocess(ALL) == {}
     await fold_all(store)
-    assert states(store.place) == ["folded"]
+    assert event_states(store.place) == ["folded"]
 
 
 async def test_an_event_that_breaks_the_fold_stops_no_other(store: Store) -> None:
-    await take(
+    await append_and_fold(
         store, *(envelope("orders/create", payloads.order(f"o{n}")) for n in "ab")
     )
 
@@ -162,7 +169,7 @@ async def test_an_event_that_breaks_the_fold_stops_no_other(store: Store) -> Non
 
 async def test_many_events_are_reprocessed_in_slices(store: Store) -> None:
     bodies = [envelope("orders/create", payloads.order(f"o{n}")) for n in range(200)]
-    await take(store, *bodies)
+    await append_and_fold(store, *bodies)
     first = await store.reprocessing.reprocess(_fold, ALL, 0, 0.0, confirming=False)
     assert first.last == 1
     assert len(first.states) == 1
@@ -180,7 +187,7 @@ async def test_a_slice_holds_one_body_at_a_time(store: Store) -> None:
         envelope("orders/create", payloads.order(f"o{n}", note=note))
         for n in range(100)
     ]
-    await take(store, *bodies)
+    await append_and_fold(store, *bodies)
     del bodies
     with peak_bytes() as peak:
         await store.reprocessing.reprocess(_fold, ALL, 0, 0.0, confirming=False)
@@ -188,11 +195,11 @@ async def test_a_slice_holds_one_body_at_a_time(store: Store) -> None:
 
 
 async def test_an_erased_event_is_skipped(store: Store) -> None:
-    await take(store, envelope("orders/create", payloads.order()))
+    await append_and_fold(store, envelope("orders/create", payloads.order()))
     await store.retention.prune(payloads.instant(59), 1.0)
     assert values_of(store.place, "events", "body") == [b""]
     assert await reprocessor(store).reprocess(ALL) == {}
-    assert states(store.place) == ["folded"]
+    assert event_states(store.place) == ["folded"]
 
 
 async def test_conflicts_are_reported(store: Store) -> None:

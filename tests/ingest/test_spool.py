@@ -19,7 +19,7 @@ from backhaul.ingest.spool import SpoolingInbox
 from backhaul.store import open_spool, open_store
 from backhaul.store.sqlite.database import SPOOL_ROWS
 from backhaul.store.testing.event_scenes import webhook
-from scenes.databases import count, fold_all, make_database, started_store, states
+from scenes.databases import count, event_states, fold_all, make_database, started_store
 from scenes.dying_forwarder import POINTS
 from scenes.payloads import arrival, envelope, order
 from scenes.postgres import postgres
@@ -174,7 +174,7 @@ async def forward_twice(url: str, tmp_path: Path, point: str) -> None:
         assert ended.returncode == code
     async with started_store(url) as store:
         assert await fold_all(store) == []
-    found = states(url)
+    found = event_states(url)
     assert found.count("folded") == len(orders)
     assert set(found) <= {"folded", "duplicate"}
     if point in {"append:after", "remove:before"}:

@@ -14,7 +14,7 @@ from backhaul.store import database_at
 from backhaul.store.read_records import FoundObject
 from scenes import payloads
 from scenes.damaged_rows import insert
-from scenes.databases import arrive, make_database, states, take
+from scenes.databases import append_and_fold, event_states, fold_in_turn, make_database
 from scenes.payloads import envelope, read
 from scenes.stored import rows_of
 
@@ -56,9 +56,11 @@ async def test_the_history_names_a_move_that_a_webhook_did_not_name(
     sold = {"reason": "ORDER_PLACED", "orderId": "ord_1"}
     told = {name: v for name, v in nameless(**sold).items() if name not in silent}
     arrivals = [payloads.arrival(envelope(TOPIC, told)), history(**sold)]
-    await arrive(store, *(arrivals if told_first == "webhook" else arrivals[::-1]))
+    await fold_in_turn(
+        store, *(arrivals if told_first == "webhook" else arrivals[::-1])
+    )
     assert ledger(store) == [(-2, 10, "ORDER_PLACED", "ord_1", "adj_1")]
-    assert states(store.place) == ["folded", "duplicate"]
+    assert event_states(store.place) == ["folded", "duplicate"]
     assert len(rows_of(store.place, "changes")) == 1
 
 
@@ -67,8 +69,8 @@ async def test_a_change_without_a_webhook_is_learnt_from_the_history(
 ) -> None:
     told = nameless()
     told["levels"] = [{"variantId": "var_1", "stock": 10}]
-    await take(store, envelope(TOPIC, told))
-    await arrive(store, history())
+    await append_and_fold(store, envelope(TOPIC, told))
+    await fold_in_turn(store, history())
     assert ledger(store) == [KNOWN]
 
 
@@ -77,9 +79,9 @@ async def test_the_same_webhook_in_other_bytes_moves_nothing_again(
     body: bytes, store: Store
 ) -> None:
     for bytes_ in (body, json.dumps(json.loads(body), indent=1).encode()):
-        await arrive(store, payloads.arrival(bytes_, TOPIC))
+        await fold_in_turn(store, payloads.arrival(bytes_, TOPIC))
     assert ledger(store) == [NAMELESS]
-    assert states(store.place) == ["folded", "duplicate"]
+    assert event_states(store.place) == ["folded", "duplicate"]
 
 
 async def test_an_event_that_is_given_a_new_id_is_known_by_its_millisecond(
@@ -87,18 +89,20 @@ async def test_an_event_that_is_given_a_new_id_is_known_by_its_millisecond(
 ) -> None:
     at = {"updatedAt": "2026-03-01T12:00:01.234Z"}
     for number in range(3):
-        await take(store, envelope(TOPIC, nameless(**at), id=f"evt_{number}"))
+        await append_and_fold(
+            store, envelope(TOPIC, nameless(**at), id=f"evt_{number}")
+        )
     assert ledger(store) == [NAMELESS]
 
 
 async def test_two_events_of_one_second_are_two_moves(store: Store) -> None:
     """It went, came back and went again within one second, told in whole ones."""
     for number in range(2):
-        await take(store, envelope(TOPIC, nameless(), id=f"evt_{number}"))
+        await append_and_fold(store, envelope(TOPIC, nameless(), id=f"evt_{number}"))
     assert ledger(store) == [NAMELESS] * 2
-    await arrive(store, history())
+    await fold_in_turn(store, history())
     assert ledger(store) == [NAMELESS, KNOWN]
-    await arrive(store, history(adjustment_id="adj_2"))
+    await fold_in_turn(store, history(adjustment_id="adj_2"))
     named = (*KNOWN[:3], "adj_2", "adj_2")
     assert ledger(store) == [KNOWN, named]
 
@@ -118,8 +122,8 @@ async def test_two_events_of_one_second_are_two_moves(store: Store) -> None:
 async def test_moves_that_differ_in_any_given_field_are_two_moves(
     other: dict[str, Any], store: Store
 ) -> None:
-    await take(store, envelope(TOPIC, nameless(orderId="ord_1")))
-    await arrive(store, history(**{"orderId": "ord_1", **other}))
+    await append_and_fold(store, envelope(TOPIC, nameless(orderId="ord_1")))
+    await fold_in_turn(store, history(**{"orderId": "ord_1", **other}))
     assert len(rows_of(store.place, "stock_ledger")) == 2
 
 

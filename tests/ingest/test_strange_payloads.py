@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scenes import payloads
-from scenes.databases import count, started_store, states, take
+from scenes.databases import append_and_fold, count, event_states, started_store
 from scenes.payloads import Document, envelope
 from scenes.stored import bodies, rows_of, values_of
 
@@ -77,8 +77,8 @@ async def test_a_used_member_of_another_type_sets_that_event_aside(
 ) -> None:
     bad = envelope(topic, SAMPLES[topic] | {member: value})
     good = envelope("customers/create", payloads.customer("cus_good"))
-    await take(store, bad, good)
-    assert states(store.place) == ["quarantined", "folded"]
+    await append_and_fold(store, bad, good)
+    assert event_states(store.place) == ["quarantined", "folded"]
     ((raw, locator),) = rows_of(store.place, "quarantine", "raw", "locator")
     assert (raw, locator) == (bad, "event 1")
     assert count(store.place, "orders") == count(store.place, "products") == 0
@@ -90,7 +90,7 @@ async def test_a_used_member_of_another_type_sets_that_event_aside(
 async def test_the_id_of_an_event_is_not_used_as_that_of_an_object(
     topic: str, data: Any, store: Store
 ) -> None:
-    await take(store, envelope(topic, data))
+    await append_and_fold(store, envelope(topic, data))
     found = rows_of(store.place, "events", "state", "object_id")
     assert found == [("quarantined", None)]
     assert count(store.place, "refetch_queue") == 0
@@ -118,7 +118,7 @@ ODD: list[tuple[str, str, Any]] = [
 async def test_a_member_that_decides_nothing_is_left_out_and_named(
     topic: str, member: str, value: Any, store: Store
 ) -> None:
-    await take(store, envelope(topic, SAMPLES[topic] | {member: value}))
+    await append_and_fold(store, envelope(topic, SAMPLES[topic] | {member: value}))
     ((state, detail),) = rows_of(store.place, "events", "state", "detail")
     assert state == "folded"
     assert "left out" in detail or "rounded" in detail
@@ -150,8 +150,11 @@ async def test_a_member_that_decides_nothing_is_left_out_and_named(
     ids=lambda body: body[:40].decode("latin-1"),
 )
 async def test_a_body_of_another_shape_stops_nothing(body: bytes, store: Store) -> None:
-    await take(store, body, envelope("orders/create", payloads.order()))
-    assert states(store.place) in (["quarantined", "folded"], ["unhandled", "folded"])
+    await append_and_fold(store, body, envelope("orders/create", payloads.order()))
+    assert event_states(store.place) in (
+        ["quarantined", "folded"],
+        ["unhandled", "folded"],
+    )
 
 
 async def test_an_order_with_half_an_emoji_is_folded_and_kept_as_it_came(
@@ -161,10 +164,10 @@ async def test_an_order_with_half_an_emoji_is_folded_and_kept_as_it_came(
     order = payloads.order(name="#1001 \ud83d", note="tea \ud83d")
     body = json.dumps({"topic": "orders/create", "data": order}).encode()
     assert rb"tea \ud83d" in body
-    await take(store, body)
+    await append_and_fold(store, body)
     await store.inbox.append(payloads.read("orders/read", order))
-    await take(store)
-    assert states(store.place) == ["folded", "duplicate"]
+    await append_and_fold(store)
+    assert event_states(store.place) == ["folded", "duplicate"]
     ((name, document),) = rows_of(store.place, "orders", "name", "document")
     assert name == "#1001 \N{REPLACEMENT CHARACTER}"
     assert json.loads(document)["note"] == "tea \N{REPLACEMENT CHARACTER}"
@@ -174,7 +177,7 @@ async def test_an_order_with_half_an_emoji_is_folded_and_kept_as_it_came(
 async def test_a_huge_sequence_does_not_matter(store: Store) -> None:
     for number in (10**30, -1, "5", None, True, 1.5):
         body = envelope("orders/create", payloads.order(), sequence=number)
-        await take(store, body)
+        await append_and_fold(store, body)
     assert count(store.place, "orders") == 1
 
 
@@ -235,8 +238,10 @@ async def test_disturbed_deliveries_never_stop_the_fold(
 ) -> None:
     place = new_database()
     async with started_store(place) as store:
-        await take(store, *told, envelope("orders/create", payloads.order("ord_ok")))
-    found = states(place)
+        await append_and_fold(
+            store, *told, envelope("orders/create", payloads.order("ord_ok"))
+        )
+    found = event_states(place)
     assert len(found) == len(told) + 1
     assert set(found) <= {"folded", "stale", "duplicate", "unhandled", "quarantined"}
     assert values_of(place, "orders", "id", id="ord_ok") == ["ord_ok"]

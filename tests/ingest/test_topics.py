@@ -12,7 +12,7 @@ from backhaul.ingest.topics import TOPICS
 from backhaul_reference.platform.state.webhook_outbox import TOPICS as PROMISED
 from scenes import payloads
 from scenes.damaged_rows import insert_command
-from scenes.databases import count, fold_all, states, take
+from scenes.databases import append_and_fold, count, event_states, fold_all
 from scenes.payloads import arrival, envelope, instant
 from scenes.stored import documents, rows_of, values_of
 
@@ -37,7 +37,7 @@ async def test_an_order_is_mirrored_with_lines_and_parcels(store: Store) -> None
         shipments=[payloads.shipment()],
         totals={"total": "2778.20"},
     )
-    await take(store, envelope("orders/create", order))
+    await append_and_fold(store, envelope("orders/create", order))
     assert one(
         store.place,
         "orders",
@@ -65,10 +65,12 @@ async def test_a_changed_order_keeps_only_lines_that_stay(
     store: Store,
 ) -> None:
     lines = [payloads.item(f"li_{number}") for number in range(3)]
-    await take(store, envelope("orders/create", payloads.order(items=lines)))
-    await take(store, envelope("orders/create", payloads.order("ord_9")))
+    await append_and_fold(store, envelope("orders/create", payloads.order(items=lines)))
+    await append_and_fold(store, envelope("orders/create", payloads.order("ord_9")))
     left = [lines[0], {**lines[1], "quantity": 7}]
-    await take(store, envelope("orders/updated", payloads.order(at=1, items=left)))
+    await append_and_fold(
+        store, envelope("orders/updated", payloads.order(at=1, items=left))
+    )
     assert values_of(store.place, "orders", "id") == ["ord_1", "ord_9"]
     assert rows_of(store.place, "order_items", "id", "quantity", order_id="ord_1") == [
         ("li_0", 2),
@@ -101,8 +103,8 @@ async def test_a_changed_order_keeps_only_lines_that_stay(
 async def test_the_fields_of_an_order_count_and_not_the_topic(
     topic: str, members: dict[str, Any], expected: Any, store: Store
 ) -> None:
-    await take(store, envelope("orders/create", payloads.order()))
-    await take(store, envelope(topic, payloads.order(at=8, **members)))
+    await append_and_fold(store, envelope("orders/create", payloads.order()))
+    await append_and_fold(store, envelope(topic, payloads.order(at=8, **members)))
     columns = ("status", "financial_status", "cancelled_at")
     assert one(store.place, "orders", *columns) == expected
 
@@ -112,7 +114,7 @@ async def test_a_product_is_mirrored_with_variants_and_levels(
     topic: str, store: Store
 ) -> None:
     variants = [payloads.variant(), payloads.variant("var_2", 3, sku=None, price="0.5")]
-    await take(store, envelope(topic, payloads.product(variants=variants)))
+    await append_and_fold(store, envelope(topic, payloads.product(variants=variants)))
     assert one(
         store.place, "products", "id", "handle", "title", "status", "deleted_at"
     ) == ("prod_1", "linen-shirt", "Linen shirt", "active", None)
@@ -126,7 +128,7 @@ async def test_a_product_is_mirrored_with_variants_and_levels(
 
 
 async def test_stock_is_kept_in_the_levels_only(store: Store) -> None:
-    await take(store, envelope("products/create", payloads.product()))
+    await append_and_fold(store, envelope("products/create", payloads.product()))
     (document,) = documents(store.place, "products")
     assert "stock" not in document["variants"][0]
 
@@ -134,8 +136,10 @@ async def test_stock_is_kept_in_the_levels_only(store: Store) -> None:
 async def test_a_stock_change_moves_the_level_and_the_ledger(
     store: Store,
 ) -> None:
-    await take(store, envelope("products/create", payloads.product()))
-    await take(store, envelope("inventory/level_update", payloads.stock_change()))
+    await append_and_fold(store, envelope("products/create", payloads.product()))
+    await append_and_fold(
+        store, envelope("inventory/level_update", payloads.stock_change())
+    )
     assert levels(store) == [("var_1", 10)]
     assert one(
         store.place,
@@ -148,23 +152,23 @@ async def test_a_stock_change_moves_the_level_and_the_ledger(
 async def test_the_ledger_has_an_adjustment_once(store: Store) -> None:
     change = payloads.stock_change()
     for _ in range(3):
-        await take(store, envelope("inventory/level_update", change))
+        await append_and_fold(store, envelope("inventory/level_update", change))
     assert count(store.place, "stock_ledger") == 1
     late = payloads.stock_change(at=0, stock=12, adjustment_id="adj_0")
-    await take(store, envelope("inventory/level_update", late))
+    await append_and_fold(store, envelope("inventory/level_update", late))
     assert count(store.place, "stock_ledger") == 2
-    assert states(store.place) == ["folded", "duplicate", "duplicate", "stale"]
+    assert event_states(store.place) == ["folded", "duplicate", "duplicate", "stale"]
     assert levels(store) == [("var_1", 10)]
 
 
 async def test_a_customer_is_mirrored(store: Store) -> None:
-    await take(store, envelope("customers/create", payloads.customer()))
+    await append_and_fold(store, envelope("customers/create", payloads.customer()))
     found = one(store.place, "customers", "id", "name", "email", "phone")
     assert found == ("cus_1", "Asha Rao", "asha@example.com", None)
 
 
 async def test_a_deleted_product_leaves_a_tombstone_only(store: Store) -> None:
-    await take(
+    await append_and_fold(
         store,
         envelope("products/create", payloads.product()),
         envelope("products/delete", payloads.deletion()),
@@ -178,8 +182,8 @@ async def test_a_deleted_product_leaves_a_tombstone_only(store: Store) -> None:
 
 
 async def test_a_late_event_does_not_restore_a_deleted_object(store: Store) -> None:
-    await take(store, envelope("products/delete", payloads.deletion(at=9)))
-    await take(
+    await append_and_fold(store, envelope("products/delete", payloads.deletion(at=9)))
+    await append_and_fold(
         store,
         envelope("inventory/level_update", payloads.stock_change(at=8)),
         envelope("products/update", payloads.product(at=7)),
@@ -193,7 +197,7 @@ async def test_a_late_event_does_not_restore_a_deleted_object(store: Store) -> N
 async def test_a_level_of_a_variant_that_is_gone_stays_away(
     store: Store,
 ) -> None:
-    await take(
+    await append_and_fold(
         store,
         envelope(
             "products/update",
@@ -208,15 +212,15 @@ async def test_a_level_of_a_variant_that_is_gone_stays_away(
 async def test_older_never_overwrites_newer(older_first: bool, store: Store) -> None:
     old = envelope("orders/create", payloads.order(at=1))
     new = envelope("orders/updated", payloads.order(at=2, financialStatus="PAID"))
-    await take(store, *((old, new) if older_first else (new, old)))
+    await append_and_fold(store, *((old, new) if older_first else (new, old)))
     found = one(store.place, "orders", "financial_status", "updated_at")
     assert found == ("PAID", instant(2))
-    assert states(store.place)[1] == ("folded" if older_first else "stale")
+    assert event_states(store.place)[1] == ("folded" if older_first else "stale")
 
 
 async def test_within_one_time_the_sequence_decides(store: Store) -> None:
     paid = payloads.order(at=1, financialStatus="PAID")
-    await take(
+    await append_and_fold(
         store,
         envelope("orders/updated", paid, sequence=9_002),
         envelope("orders/create", payloads.order(at=1), sequence=9_001),
@@ -232,7 +236,7 @@ async def test_unknown_members_are_kept_and_transient_ones_not(
         "shipment": payloads.shipment(),
     }
     extra |= {"changes": {"status": {"from": "A", "to": "B"}}, "trigger": "CANCEL"}
-    await take(store, envelope("orders/updated", payloads.order(**extra)))
+    await append_and_fold(store, envelope("orders/updated", payloads.order(**extra)))
     (document,) = documents(store.place, "orders")
     assert document["loyalty"] == {"points": 12, "rate": 0.1}
     assert document.keys() & {"shipment", "changes", "trigger"} == set()
@@ -246,7 +250,7 @@ async def test_an_id_with_a_zero_byte_is_refused(
 ) -> None:
     """No statement finds the row of such an id."""
     body = envelope("orders/create", payloads.order(**changed))
-    ((_, folded),) = await take(store, body)
+    ((_, folded),) = await append_and_fold(store, body)
     assert folded.state == "quarantined"
     assert "contains a zero byte" in str(folded.detail)
     assert count(store.place, "orders") == 0
@@ -254,7 +258,7 @@ async def test_an_id_with_a_zero_byte_is_refused(
 
 async def test_an_event_of_another_store_is_not_ours(store: Store) -> None:
     foreign = envelope("orders/create", payloads.order(), storeId="sto_other")
-    ((_, folded),) = await take(store, foreign)
+    ((_, folded),) = await append_and_fold(store, foreign)
     assert folded.state == "unhandled"
     assert folded.detail == "belongs to another store sto_other"
     assert count(store.place, "orders") == 0
@@ -264,8 +268,8 @@ async def test_equal_bytes_fold_once_however_often_they_come(
     store: Store,
 ) -> None:
     body = envelope("orders/create", payloads.order())
-    await take(store, *[body] * 50)
-    assert states(store.place) == ["folded", *["duplicate"] * 49]
+    await append_and_fold(store, *[body] * 50)
+    assert event_states(store.place) == ["folded", *["duplicate"] * 49]
     assert count(store.place, "changes") == 1
 
 
@@ -274,12 +278,12 @@ async def test_two_stores_may_say_the_same(store: Store) -> None:
     for name in ("main", "second"):
         await store.inbox.append(arrival(body, store=name))
     await fold_all(store)
-    assert states(store.place) == ["folded", "folded"]
+    assert event_states(store.place) == ["folded", "folded"]
     assert rows_of(store.place, "orders", "store") == [("main",), ("second",)]
 
 
 async def test_each_change_is_in_the_feed_once(store: Store) -> None:
-    await take(
+    await append_and_fold(
         store,
         envelope("products/create", payloads.product()),
         envelope("orders/create", payloads.order(at=1)),
@@ -300,11 +304,11 @@ async def test_each_change_is_in_the_feed_once(store: Store) -> None:
 async def test_an_order_that_changes_wakes_records_that_wait_for_it(
     store: Store,
 ) -> None:
-    await take(store, envelope("orders/create", payloads.order()))
+    await append_and_fold(store, envelope("orders/create", payloads.order()))
     for id_ in ("ord_1", "ord_2"):
         held = {"hold_reason": "order", "instance": "courier"}
         insert_command(store.place, id_, "fulfill", id_, "planned", **held)
-    await take(store, envelope("orders/updated", payloads.order(at=2)))
+    await append_and_fold(store, envelope("orders/updated", payloads.order(at=2)))
     assert sorted(rows_of(store.place, "commands", "lane", "hold_reason")) == [
         ("order:ord_1", None),
         ("order:ord_2", "order"),
@@ -318,7 +322,9 @@ async def test_a_read_only_fills_gaps_of_stock(
     await store.inbox.append(arrival(shown, "products/read", kind="read"))
     await fold_all(store)
     assert levels(store) == [("var_1", 99)]
-    await take(store, envelope("inventory/level_update", payloads.stock_change()))
+    await append_and_fold(
+        store, envelope("inventory/level_update", payloads.stock_change())
+    )
     later = json.dumps(payloads.product(at=20)).encode()
     await store.inbox.append(arrival(later, "products/read", kind="read"))
     await fold_all(store)

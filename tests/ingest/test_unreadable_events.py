@@ -13,7 +13,14 @@ from backhaul.store.commands import Sendable
 from backhaul.store.inbox import Selection
 from scenes import payloads
 from scenes.commands import plan
-from scenes.databases import arrive, count, fold_all, fold_as_demo, states, take
+from scenes.databases import (
+    append_and_fold,
+    count,
+    event_states,
+    fold_all,
+    fold_as_demo,
+    fold_in_turn,
+)
 from scenes.payloads import arrival, envelope, read
 from scenes.stored import rows_of
 
@@ -63,7 +70,7 @@ UNREADABLE: list[dict[str, Any]] = [
 async def test_an_unreadable_event_holds_the_commands_of_its_order(
     members: dict[str, Any], store: Store
 ) -> None:
-    await take(store, envelope("orders/create", payloads.order()))
+    await append_and_fold(store, envelope("orders/create", payloads.order()))
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
     await plan(store, "fulfill", "ord_2", lane="order:ord_2")
     await store.inbox.append(order_event(**members))
@@ -81,32 +88,34 @@ async def test_an_unreadable_event_holds_the_commands_of_its_order(
 async def test_only_a_read_that_began_later_lets_the_commands_go(
     store: Store,
 ) -> None:
-    await take(store, envelope("orders/create", payloads.order()))
+    await append_and_fold(store, envelope("orders/create", payloads.order()))
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
     await store.inbox.append(order_event(at=30, status=None))
     await fold_all(store)
     shown = payloads.order(at=9)
-    await arrive(store, read("orders/reread", shown, at=29))
+    await fold_in_turn(store, read("orders/reread", shown, at=29))
     assert await claimed(store) == []
-    await arrive(store, arrival(envelope("orders/updated", payloads.order(at=10))))
+    await fold_in_turn(
+        store, arrival(envelope("orders/updated", payloads.order(at=10)))
+    )
     assert await claimed(store) == []
-    await arrive(store, read("orders/read", payloads.order(at=11), at=40))
+    await fold_in_turn(store, read("orders/read", payloads.order(at=11), at=40))
     assert await claimed(store) == []
-    await arrive(store, read("orders/reread", payloads.order(at=11), at=41))
+    await fold_in_turn(store, read("orders/reread", payloads.order(at=11), at=41))
     assert await claimed(store) == ["ord_1"]
     assert count(store.place, "unreadable_orders") == 0
 
 
 async def test_an_unreadable_refetch_decides_nothing(store: Store) -> None:
-    await take(store, envelope("orders/create", payloads.order()))
+    await append_and_fold(store, envelope("orders/create", payloads.order()))
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
     await store.inbox.append(order_event(at=30, status=None))
     await store.inbox.append(read("orders/reread", payloads.order(status=None), at=35))
     await fold_all(store)
     assert await claimed(store) == []
-    await arrive(store, read("orders/reread", payloads.order(), at=34))
+    await fold_in_turn(store, read("orders/reread", payloads.order(), at=34))
     assert await claimed(store) == []
-    await arrive(store, read("orders/reread", payloads.order(), at=36))
+    await fold_in_turn(store, read("orders/reread", payloads.order(), at=36))
     assert await claimed(store) == ["ord_1"]
 
 
@@ -114,7 +123,7 @@ async def test_an_order_that_is_gone_holds_nothing(store: Store) -> None:
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
     await store.inbox.append(order_event(at=30, status=None))
     await fold_all(store)
-    await arrive(store, read("orders/gone", {"id": "ord_1"}, at=31))
+    await fold_in_turn(store, read("orders/gone", {"id": "ord_1"}, at=31))
     assert await claimed(store) == ["ord_1"]
 
 
@@ -155,7 +164,7 @@ NAMED: list[tuple[str, Any, tuple[str, str]]] = [
 async def test_every_kind_of_object_is_fetched_when_its_event_is_unreadable(
     topic: str, data: Any, named: tuple[str, str], store: Store
 ) -> None:
-    ((_, folded),) = await take(store, envelope(topic, data))
+    ((_, folded),) = await append_and_fold(store, envelope(topic, data))
     assert (folded.state, folded.topic) == ("quarantined", topic)
     assert (folded.kind, folded.object_id) == named
     assert await asked(store) == [named]
@@ -173,7 +182,7 @@ async def test_a_cancellation_with_a_null_title_cancels(store: Store) -> None:
         case("01a-order-open.json"),
         (case("01b-same-order-cancelled-null-title.json")),
     )
-    assert await take(store, opened, cancelled) == []
+    assert await append_and_fold(store, opened, cancelled) == []
     assert rows_of(store.place, "orders", "status", "cancelled_at", number=7001) == [
         ("CANCELLED", "2026-03-01T12:05:00.000Z")
     ]
@@ -190,7 +199,7 @@ async def test_a_cancellation_with_a_null_title_cancels(store: Store) -> None:
     ],
 )
 async def test_an_order_in_another_form_is_mirrored(name: str, store: Store) -> None:
-    assert await take(store, case(name)) == []
+    assert await append_and_fold(store, case(name)) == []
     assert rows_of(store.place, "events", "state", "topic") == [
         ("folded", "orders/create")
     ]
@@ -229,13 +238,13 @@ async def test_an_event_that_names_no_object_is_only_kept(
 ) -> None:
     await store.inbox.append(arrival(json.dumps(data).encode(), "some/thing"))
     await fold_all(store)
-    assert states(store.place) == ["unhandled"]
+    assert event_states(store.place) == ["unhandled"]
     assert await asked(store) == []
 
 
 async def test_a_test_delivery_is_no_problem(store: Store) -> None:
-    assert await take(store, envelope("webhooks/test", {"id": "wh_1"})) == []
-    assert states(store.place) == ["folded"]
+    assert await append_and_fold(store, envelope("webhooks/test", {"id": "wh_1"})) == []
+    assert event_states(store.place) == ["folded"]
 
 
 @pytest.mark.parametrize("cancellation", [None, {}, "yes", {"reason": "CUSTOMER"}])
@@ -243,7 +252,7 @@ async def test_an_order_cancelled_by_its_status_alone_is_no_open_order(
     cancellation: Any, store: Store
 ) -> None:
     members = {"status": "CANCELLED", "cancellation": cancellation}
-    await take(
+    await append_and_fold(
         store,
         payloads.envelope("orders/create", payloads.order()),
         payloads.envelope("orders/cancelled", payloads.order(at=9, **members)),

@@ -60,10 +60,10 @@ async def test_uses_are_saved_from_time_to_time(
 ) -> None:
     async with asyncio.TaskGroup() as group:
         saving = group.create_task(signers.run())
-        await clock.asleep(SAVE_SECONDS)
+        await clock.await_sleeper(SAVE_SECONDS)
         accepts(signers, NEW)
         await clock.advance(SAVE_SECONDS)
-        await clock.asleep(SAVE_SECONDS)
+        await clock.await_sleeper(SAVE_SECONDS)
         assert uses(store)[secret_fingerprint(NEW)] == EARLY
         saving.cancel()
 

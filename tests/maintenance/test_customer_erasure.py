@@ -27,15 +27,21 @@ from scenes.customers import (
     bytes_of,
     customer,
     delivery,
-    forget,
+    erase,
+    find_secrets,
     index,
     match_none,
     named_in_events,
     order,
-    told_in,
 )
-from scenes.damaged_rows import insert, insert_command, leave_behind
-from scenes.databases import fold_all, fold_as_demo, reading, started_store, take
+from scenes.damaged_rows import insert, insert_command, write_to_unused_space
+from scenes.databases import (
+    append_and_fold,
+    fold_all,
+    fold_as_demo,
+    reading,
+    started_store,
+)
 from scenes.stored import checks, command, documents, rows_of, value_of, values_of
 
 if TYPE_CHECKING:
@@ -60,7 +66,7 @@ async def know(store: Store) -> None:
     bodies += [bodies[1], delivery("orders/create", other)]
     sold = payloads.stock_change(orderId="ord_1")
     bodies.append(delivery("inventory/level_update", sold))
-    await take(store, *bodies, b"not json, but about " + EMAIL.encode())
+    await append_and_fold(store, *bodies, b"not json, but about " + EMAIL.encode())
     await index(store)
 
 
@@ -87,10 +93,10 @@ def sums(store: Store) -> dict[str, list[tuple[Any, ...]]]:
 
 async def test_the_bytes_are_gone_from_the_files(store: Store) -> None:
     await know(store)
-    assert told_in(store) == list(SECRETS)
-    done = await forget(store)
+    assert find_secrets(store) == list(SECRETS)
+    done = await erase(store)
     assert done["left_behind"] == ""
-    assert told_in(store) == []
+    assert find_secrets(store) == []
     assert b"bela other" in bytes_of(store)
 
 
@@ -99,16 +105,16 @@ async def test_remains_of_erased_rows_in_the_file_are_removed_too(
     word: str, tmp_path: Path
 ) -> None:
     async with started_store(tmp_path / "backhaul.db") as store:
-        await take(store, delivery("orders/create", order(1)))
-        leave_behind(store.path, word)
-        await forget(store)
-        assert told_in(store) == []
+        await append_and_fold(store, delivery("orders/create", order(1)))
+        write_to_unused_space(store.path, word)
+        await erase(store)
+        assert find_secrets(store) == []
 
 
 async def test_every_sum_comes_out_the_same(store: Store) -> None:
     await know(store)
     before = sums(store)
-    done = await forget(store)
+    done = await erase(store)
     assert sums(store) == before
     assert done["erased"] == {
         "customers": 1, "orders": 40, "events": 203, "records": 0, "in quarantine": 1,
@@ -127,7 +133,7 @@ async def test_an_erased_customer_is_no_longer_found(store: Store) -> None:
     await know(store)
     with database_at(store.place).reader() as known:
         assert known.search("xylophon", None, 5)
-        await forget(store)
+        await erase(store)
         for text in (NAME, EMAIL, PHONE, STREET, "zephyrine"):
             assert known.search(text, None, 5) == []
         assert known.search("1", "order", 5)
@@ -137,7 +143,7 @@ async def test_an_erased_customer_is_no_longer_found(store: Store) -> None:
 @pytest.mark.parametrize("name", ["cus_1", EMAIL, EMAIL.upper()])
 async def test_a_later_event_is_redacted(name: str, kind: str, store: Store) -> None:
     await know(store)
-    await forget(store, name)
+    await erase(store, name)
     topic = {"delivery": "orders/updated", "read": "orders/read"}[kind]
     guest = {"id": None, "name": NAME, "email": EMAIL.title()}
     for document in (order(1, at=9), order(50), order(51, customer=guest)):
@@ -150,7 +156,7 @@ async def test_a_later_event_is_redacted(name: str, kind: str, store: Store) -> 
     assert await fold_all(store) == []
     await index(store)
     await store.erasure.empty_log()
-    assert told_in(store) == []
+    assert find_secrets(store) == []
     columns = ("fulfillment_status", "updated_at")
     (changed,) = rows_of(store.place, "orders", *columns, id="ord_1")
     assert changed == ("UNFULFILLED", payloads.instant(9))
@@ -166,7 +172,7 @@ async def test_events_without_the_erased_customer_are_no_damage(
 ) -> None:
     """Their bodies were changed on purpose, before and while they were folded."""
     await know(store)
-    await forget(store)
+    await erase(store)
     await store.inbox.append(payloads.arrival(delivery("orders/updated", order(1, 9))))
     assert await fold_all(store) == []
     report = await store.reprocessing.reprocess(
@@ -178,7 +184,7 @@ async def test_events_without_the_erased_customer_are_no_damage(
 
 async def test_a_full_sync_after_an_erasure_finds_no_difference(store: Store) -> None:
     await know(store)
-    await forget(store)
+    await erase(store)
     before = rows_of(store.place, "changes")
     body = json.dumps(order(1, at=4)).encode()
     arrival = Arrival("main", "read", "orders/read", payloads.instant(50), b"{}", body)
@@ -192,14 +198,14 @@ async def test_a_delivery_that_comes_again_is_known_and_keeps_nothing(
     store: Store,
 ) -> None:
     first = delivery("orders/create", order(1))
-    await take(store, first)
+    await append_and_fold(store, first)
     await index(store)
-    await forget(store)
-    await take(store, first)
+    await erase(store)
+    await append_and_fold(store, first)
     await store.erasure.empty_log()
     states = rows_of(store.place, "events", "state", "erased_by")
     assert states == [("folded", "forget"), ("duplicate", "forget")]
-    assert told_in(store) == []
+    assert find_secrets(store) == []
 
 
 async def test_records_and_answers_lose_the_customer_and_keep_the_work(
@@ -219,8 +225,8 @@ async def test_records_and_answers_lose_the_customer_and_keep_the_work(
     answered = json.dumps({"status": 200, "body": shown})
     check = {"at": "a", "found": "applied", "reason": "r", "read": answered}
     insert(store.place, "resolution_checks", **first, **check)
-    await forget(store)
-    assert told_in(store) == []
+    await erase(store)
+    assert find_secrets(store) == []
     kept = value_of(store.place, "records", "raw", key="k")
     assert kept == "1,DHL,T-7,[erased],[erased]"
     (attempted,) = command(store.place, "c1").attempts
@@ -231,10 +237,10 @@ async def test_records_and_answers_lose_the_customer_and_keep_the_work(
 
 
 async def test_rows_of_a_customer_seen_by_full_syncs_are_removed(store: Store) -> None:
-    await take(store, delivery("customers/create", customer()))
+    await append_and_fold(store, delivery("customers/create", customer()))
     at = await store.passes.begin("main", "full", "customers")
     await store.passes.advance(at, ["cus_1", "cus_2"], {})
-    await forget(store)
+    await erase(store)
     seen = [
         await store.mirror.all_seen("customers", "main", at.pass_id, [id_])
         for id_ in ("cus_1", "cus_2")
@@ -246,15 +252,15 @@ async def test_erasing_twice_changes_nothing_and_an_unknown_customer_is_refused(
     store: Store,
 ) -> None:
     await know(store)
-    await forget(store)
-    done = await forget(store)
+    await erase(store)
+    done = await erase(store)
     assert set(done["erased"].values()) == {0}
-    again = await forget(store, EMAIL)
+    again = await erase(store, EMAIL)
     assert again["customer"] == "cus_1"
     with pytest.raises(
         BackhaulError, match="store main has no customer with the id or e-mail"
     ):
-        await forget(store, "cus_7")
+        await erase(store, "cus_7")
 
 
 async def test_an_open_reader_is_reported(tmp_path: Path) -> None:
@@ -265,7 +271,7 @@ async def test_an_open_reader_is_reported(tmp_path: Path) -> None:
             await asyncio.sleep(0)
 
     async with started_store(tmp_path / "backhaul.db") as store:
-        await take(store, delivery("orders/create", order(1)))
+        await append_and_fold(store, delivery("orders/create", order(1)))
         with reading(store.place):
             forgetter = CustomerErasure(store.erasure, Impatient())
             done = await forgetter.erase("main", "cus_1", "eve")
@@ -286,6 +292,6 @@ async def test_an_order_of_another_customer_that_names_the_erased_one_stays(
 ) -> None:
     theirs = order(98, customer=OTHER, note=f"for {NAME}")
     bodies = [delivery("orders/create", order(1)), delivery("orders/create", theirs)]
-    await take(store, *bodies)
-    await forget(store)
+    await append_and_fold(store, *bodies)
+    await erase(store)
     assert named_in_events(store) == [None, "Bela Other"]

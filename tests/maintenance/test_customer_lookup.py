@@ -29,16 +29,16 @@ from scenes.customers import (
     bytes_of,
     customer,
     delivery,
-    forget,
+    erase,
+    find_secrets,
     index,
     match_none,
     named_in_events,
     named_in_orders,
     order,
-    told_in,
 )
 from scenes.damaged_rows import overwrite_text
-from scenes.databases import fold_all, started_store, take
+from scenes.databases import append_and_fold, fold_all, started_store
 from scenes.stored import bodies, count, rows_of, value_of
 
 if TYPE_CHECKING:
@@ -60,46 +60,46 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 async def test_a_guest_is_erased_by_e_mail(store: SqliteStore) -> None:
     guest = {"id": None, "name": NAME, "email": EMAIL, "phone": PHONE}
-    await take(store, delivery("orders/create", order(1, customer=guest)))
+    await append_and_fold(store, delivery("orders/create", order(1, customer=guest)))
     await index(store)
-    done = await forget(store, EMAIL)
+    done = await erase(store, EMAIL)
     assert done["erased"]["orders"] == 1
-    assert told_in(store) == []
+    assert find_secrets(store) == []
 
 
 async def test_a_guest_is_found_before_the_index_has_come_so_far(
     store: SqliteStore,
 ) -> None:
-    await take(store, delivery("orders/create", order(1, customer=GUEST)))
-    done = await forget(store, EMAIL.upper())
+    await append_and_fold(store, delivery("orders/create", order(1, customer=GUEST)))
+    done = await erase(store, EMAIL.upper())
     assert done["erased"]["orders"] == 1
     assert done["customer"].startswith("guest-")
-    assert told_in(store) == []
+    assert find_secrets(store) == []
 
 
 async def test_a_guest_who_is_only_in_kept_events_is_found(store: SqliteStore) -> None:
     """What could not be folded is kept as well."""
     broken = order(1, customer=GUEST, items=None)
-    await take(store, delivery("orders/create", broken))
+    await append_and_fold(store, delivery("orders/create", broken))
     assert count(store.place, "orders") == 0
-    done = await forget(store, EMAIL)
+    done = await erase(store, EMAIL)
     assert done["erased"]["events"] == 1
-    assert told_in(store) == []
+    assert find_secrets(store) == []
 
 
 async def test_an_e_mail_that_is_only_mentioned_identifies_no_customer(
     store: SqliteStore,
 ) -> None:
     other = order(1, customer=OTHER, note=f"a present from {EMAIL}")
-    await take(store, delivery("orders/create", other))
+    await append_and_fold(store, delivery("orders/create", other))
     with pytest.raises(BackhaulError, match="store main has no customer"):
-        await forget(store, EMAIL)
+        await erase(store, EMAIL)
 
 
 async def test_a_customer_without_orders_is_found_by_e_mail(store: SqliteStore) -> None:
-    await take(store, delivery("customers/create", customer()))
-    assert (await forget(store, EMAIL.upper()))["customer"] == "cus_1"
-    assert told_in(store) == []
+    await append_and_fold(store, delivery("customers/create", customer()))
+    assert (await erase(store, EMAIL.upper()))["customer"] == "cus_1"
+    assert find_secrets(store) == []
 
 
 async def test_text_that_is_no_e_mail_address_identifies_no_customer(
@@ -108,10 +108,10 @@ async def test_text_that_is_no_e_mail_address_identifies_no_customer(
     first = {**PERSON, "email": "walk-in"}
     other = {"id": None, "name": "Bela Other", "email": "walk-in", "phone": None}
     orders = [order(1, customer=first), order(99, customer=other, **SILENT)]
-    await take(store, *(delivery("orders/create", each) for each in orders))
-    done = await forget(store)
+    await append_and_fold(store, *(delivery("orders/create", each) for each in orders))
+    done = await erase(store)
     assert (done["erased"]["orders"], done["left_behind"]) == (1, "")
-    await take(
+    await append_and_fold(
         store, delivery("orders/updated", order(99, 1, **SILENT, customer=other))
     )
     assert named_in_events(store) == [None, "Bela Other", "Bela Other"]
@@ -125,12 +125,12 @@ async def test_a_product_keeps_its_name_if_a_customer_is_called_the_same(
     kept = NewRecord("k", payload, "sku,for\nBLEND-250,Blend", "", "f.csv:2")
     await store.records.accept("courier", "main", [kept], None, match_none)
     product = payloads.product(title="Blend of the house")
-    await take(
+    await append_and_fold(
         store,
         delivery("products/update", product),
         delivery("orders/create", order(1, customer=person)),
     )
-    await forget(store)
+    await erase(store)
     ((left, raw),) = rows_of(store.place, "records", "payload", "raw")
     assert json.loads(left) == {"sku": "BLEND-250", "for": personal_data.ERASED}
     assert raw == f"sku,for\nBLEND-250,{personal_data.ERASED}"
@@ -144,10 +144,10 @@ async def test_a_damaged_payload_without_the_customer_stays_damaged(
     """Rewritten with replacement characters, it would look intact from then on."""
     kept = NewRecord("k", b'{"sku":"BLEND"}', f"BLEND,{NAME}", "", "f.csv:2")
     await store.records.accept("courier", "main", [kept], None, match_none)
-    await take(store, delivery("orders/create", order(1)))
+    await append_and_fold(store, delivery("orders/create", order(1)))
     damaged = b'{"sku":"BL\xffND"}'
     overwrite_text(store.place, "records", "payload", damaged)
-    await forget(store)
+    await erase(store)
     assert value_of(store.place, "records", "raw") == f"BLEND,{personal_data.ERASED}"
     # Reads replace what is damaged: only the file shows whether a row was rewritten.
     assert damaged.lower() in bytes_of(store)
@@ -172,8 +172,8 @@ async def test_an_e_mail_is_found_where_its_letters_are_escaped(
 ) -> None:
     known = {**ZOE, "id": "cus_1"}
     told = [escaped(order(n, customer=c)) for n, c in ((1, known), (2, ZOE))]
-    await take(store, *told, b"no JSON: \\o/")
-    await forget(store, "cus_1")
+    await append_and_fold(store, *told, b"no JSON: \\o/")
+    await erase(store, "cus_1")
     *orders, kept = bodies(store.place)
     assert [email_in(body) for body in orders] == [None, None]
     assert kept == b"no JSON: \\o/"
@@ -184,8 +184,8 @@ async def test_an_e_mail_is_found_where_its_letters_are_escaped(
 async def test_a_guest_is_found_in_kept_events_that_escape_letters(
     asked: str, store: SqliteStore
 ) -> None:
-    await take(store, escaped(order(1, customer=ZOE, items=None)))
-    done = await forget(store, asked)
+    await append_and_fold(store, escaped(order(1, customer=ZOE, items=None)))
+    done = await erase(store, asked)
     assert done["erased"]["events"] == 1
     assert [email_in(body) for body in bodies(store.place)] == [None]
 
@@ -212,8 +212,8 @@ async def test_a_name_is_found_however_it_is_escaped(
     ]
     await store.records.accept("courier", "main", records, None, match_none)
     person = {**PERSON, "name": name}
-    await take(store, delivery("orders/create", order(1, customer=person)))
-    done = await forget(store)
+    await append_and_fold(store, delivery("orders/create", order(1, customer=person)))
+    done = await erase(store)
     assert (done["erased"]["records"], done["erased"]["in quarantine"]) == (2, 1)
     assert rows_of(store.place, "records", "payload", "raw") == [
         ('{"buyer":"[erased]"}', 'buyer\n"[erased]"'),
@@ -239,7 +239,7 @@ async def test_another_store_keeps_its_data_of_the_same_customer(
     await fold_all(store)
     before = kept_by(store, "other")
     assert [len(kept) for kept in before] == [2, 2, 2, 1]
-    await forget(store)
+    await erase(store)
     assert kept_by(store, "other") == before
     assert not [m for kept in kept_by(store, "main") for m in kept if EMAIL in str(m)]
 
@@ -262,10 +262,12 @@ async def test_an_id_finds_guest_orders_by_every_known_e_mail(
     earlier = order(1, customer={**PERSON, "email": email}, tags=[])
     guest = order(2, customer={**GUEST, "email": email}, tags=[])
     told = [("customers/create", customer()), ("orders/create", earlier)]
-    await take(store, *(delivery(*b) for b in told), delivery("orders/create", guest))
-    done = await forget(store)
+    await append_and_fold(
+        store, *(delivery(*b) for b in told), delivery("orders/create", guest)
+    )
+    done = await erase(store)
     assert done["erased"]["orders"] == 2
-    assert told_in(store) == []
+    assert find_secrets(store) == []
     assert email.encode() not in bytes_of(store)
 
 
@@ -278,10 +280,10 @@ async def test_an_order_folded_by_an_older_version_is_erased_too(
         async def register(
             self, name: str, trace: CustomerTrace, digests: Sequence[bytes]
         ) -> None:
-            await take(store, delivery("orders/create", order(2)))
+            await append_and_fold(store, delivery("orders/create", order(2)))
             await super().register(name, trace, digests)
 
-    await take(store, delivery("orders/create", order(1)))
+    await append_and_fold(store, delivery("orders/create", order(1)))
     async with writing(store.place) as writer:
         forgetting = Slow(
             SqliteEngine(store.place, writer, SystemClock()), SystemClock()
@@ -309,8 +311,8 @@ async def test_an_order_with_the_e_mail_of_another_customer_is_theirs(
         delivery("orders/create", order(98, **theirs)),
         delivery("orders/create", order(99, customer=OTHER, **SILENT)),
     ]
-    await take(store, *told)
-    await forget(store)
+    await append_and_fold(store, *told)
+    await erase(store)
     assert named_in_orders(store) == ["Bela Other"] * 2
     _, *orders = bodies(store.place)
     names = [json.loads(body)["data"]["customer"]["name"] for body in orders]

@@ -17,8 +17,8 @@ from backhaul.store.sqlite.engine import SqliteEngine, Writer
 from backhaul.store.sqlite.full_text import SqliteErasure
 from scenes import payloads
 from scenes.customers import EMAIL, NAME, match_none
-from scenes.damaged_rows import leave_behind
-from scenes.databases import started_store, take
+from scenes.damaged_rows import write_to_unused_space
+from scenes.databases import append_and_fold, started_store
 from scenes.stored import rows_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         orders = [payloads.order(f"ord_{n}", number=n, customer=PERSON) for n in (1, 2)]
         bodies = [payloads.envelope("orders/create", order) for order in orders]
         customer = payloads.customer(**PERSON)
-        await take(started, payloads.envelope("customers/create", customer), *bodies)
+        await append_and_fold(
+            started, payloads.envelope("customers/create", customer), *bodies
+        )
         record = NewRecord(
             "k", json.dumps({"for": NAME}).encode(), f"k,{NAME}", "", "f.csv:2"
         )
@@ -104,7 +106,7 @@ def is_told(store: SqliteStore) -> bool:
 async def test_an_interrupted_erasure_is_finished_when_repeated(
     at: str, store: SqliteStore
 ) -> None:
-    leave_behind(store.place, NAME)
+    write_to_unused_space(store.place, NAME)
     async with breaking(store, at) as broken:
         with pytest.raises(Busy):
             await CustomerErasure(broken, SystemClock()).erase("main", "cus_1", "eve")
@@ -114,7 +116,7 @@ async def test_an_interrupted_erasure_is_finished_when_repeated(
 
 
 async def test_a_large_file_is_rewritten_on_request(store: SqliteStore) -> None:
-    leave_behind(store.place, NAME)
+    write_to_unused_space(store.place, NAME)
     assert await forget(store, largest_bytes=0) == "file"
     assert await forget(store, largest_bytes=0) == "file"
     assert is_told(store)
@@ -127,7 +129,7 @@ async def test_a_requested_rewrite_does_not_check_for_remains(
     store: SqliteStore,
 ) -> None:
     await forget(store)
-    leave_behind(store.place, "12 Quincunx Lane")
+    write_to_unused_space(store.place, "12 Quincunx Lane")
     assert await forget(store) == ""
     assert b"Quincunx" in store.place.read_bytes()
     assert await forget(store, rewrite=True) == ""
@@ -137,7 +139,7 @@ async def test_a_requested_rewrite_does_not_check_for_remains(
 async def test_a_file_that_cannot_be_rewritten_is_reported_and_audited(
     store: SqliteStore,
 ) -> None:
-    leave_behind(store.place, NAME)
+    write_to_unused_space(store.place, NAME)
     async with breaking(store, "rewrite") as full:
         done = await CustomerErasure(full, SystemClock()).erase("main", "cus_1", "eve")
     assert (done["left_behind"], done["texts"]) == ("room", [NAME, EMAIL])
@@ -150,7 +152,7 @@ async def test_a_file_that_cannot_be_rewritten_is_reported_and_audited(
 async def test_an_erasure_is_audited_even_if_the_program_ends_before_the_rewrite(
     store: SqliteStore,
 ) -> None:
-    leave_behind(store.place, NAME)
+    write_to_unused_space(store.place, NAME)
     async with breaking(store, "stop") as ended:
         with pytest.raises(asyncio.CancelledError):
             await CustomerErasure(ended, SystemClock()).erase("main", "cus_1", "eve")
@@ -160,7 +162,7 @@ async def test_an_erasure_is_audited_even_if_the_program_ends_before_the_rewrite
 
 
 async def test_a_finished_erasure_leaves_no_progress_row(store: SqliteStore) -> None:
-    leave_behind(store.place, NAME)
+    write_to_unused_space(store.place, NAME)
     await forget(store, largest_bytes=0)
     assert await store.kv.get("forgetting main cus_1") is not None
     await forget(store, rewrite=True)

@@ -14,9 +14,9 @@ from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
 from backhaul.store.operations import Pruned
 from scenes import payloads
-from scenes.clock import START, VirtualClock, settle_down
+from scenes.clock import START, VirtualClock, run_ready_tasks
 from scenes.damaged_rows import overwrite
-from scenes.databases import fold_all, mirror_of, started_store, states
+from scenes.databases import event_states, fold_all, mirror_of, started_store
 from scenes.stored import rows_of, values_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ async def test_a_pruned_delivery_that_comes_again_is_known(store: Store) -> None
     await prune(store)
     await arrive(store, NEW, body)
     await fold_all(store)
-    assert states(store.place) == ["folded", "duplicate"]
+    assert event_states(store.place) == ["folded", "duplicate"]
 
 
 async def test_an_event_that_is_not_folded_is_never_pruned(store: Store) -> None:
@@ -187,7 +187,7 @@ async def test_pruning_pauses_after_each_slice_for_other_writers() -> None:
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(pruner.run())
         for left in (2, 1, 0):
-            await settle_down()
+            await run_ready_tasks()
             assert work.left == left
             await clock.advance(REST_SECONDS)
         running.cancel()

@@ -13,8 +13,8 @@ from backhaul.maintenance.search_indexer import YIELD_SECONDS, Indexer, describe
 from backhaul.store import database_at
 from backhaul.store.read_models import IndexProgress
 from scenes import payloads
-from scenes.clock import VirtualClock, settle_down
-from scenes.databases import append, started_store, take
+from scenes.clock import VirtualClock, run_ready_tasks
+from scenes.databases import append, append_and_fold, started_store
 from scenes.stored import lists, rows_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def index(store: Store) -> None:
 
 
 async def learn(store: Store, topic: str, document: payloads.Document) -> None:
-    assert await take(store, payloads.envelope(topic, document)) == []
+    assert await append_and_fold(store, payloads.envelope(topic, document)) == []
     await index(store)
 
 
@@ -95,7 +95,7 @@ async def test_a_changed_object_is_found_by_its_current_text(store: Store) -> No
 
 
 async def test_folding_writes_nothing_of_the_index(store: Store) -> None:
-    await take(store, payloads.envelope("orders/create", payloads.order()))
+    await append_and_fold(store, payloads.envelope("orders/create", payloads.order()))
     assert found(store, "linen") == []
     with database_at(store.place).reader() as known:
         assert known.unindexed() == 1
@@ -105,7 +105,9 @@ async def test_folding_writes_nothing_of_the_index(store: Store) -> None:
 
 async def test_a_slice_says_whether_events_wait(store: Store) -> None:
     orders = [payloads.order(f"ord_{n}", number=n) for n in range(70)]
-    await take(store, *(payloads.envelope("orders/create", o) for o in orders))
+    await append_and_fold(
+        store, *(payloads.envelope("orders/create", o) for o in orders)
+    )
     assert await store.search.follow(describe, 1.0) == IndexProgress(64, True, False)
     await append(store, [payloads.envelope("orders/create", payloads.order())])
     assert await store.search.follow(describe, 1.0) == IndexProgress(6, False, True)
@@ -173,7 +175,7 @@ async def test_while_events_wait_it_rests_between_slices(
     work = Endless(folding, 50)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(Indexer(work, clock).run())
-        await settle_down()
+        await run_ready_tasks()
         assert 50 - work.left == done
         await clock.advance(YIELD_SECONDS)
         assert 50 - work.left == min(done + 1, 50)
@@ -186,7 +188,7 @@ async def test_a_slice_that_ends_early_leaves_the_other_changes_to_the_next(
     """Or an object is never found, although nothing failed."""
     orders = [payloads.order(f"ord_{n}") for n in (1, 2, 3)]
     await append(store, (payloads.envelope("orders/create", each) for each in orders))
-    assert await take(store) == []
+    assert await append_and_fold(store) == []
     for _ in orders:
         assert (await store.search.follow(describe, 0.0)).indexed == 1
     assert sorted(found(store, "1001")) == [each["id"] for each in orders]

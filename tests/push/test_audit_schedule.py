@@ -23,7 +23,7 @@ async def test_the_passing_of_time_starts_no_audit(stage: Scene) -> None:
         await until(lambda: not door.reasons(), "the fence is down")
         read = len(stage.server.of("GET", HISTORY))
         for _ in range(3):
-            await stage.clock.asleep(CLOCK_SECONDS)
+            await stage.clock.await_sleeper(CLOCK_SECONDS)
             await stage.pass_time(CLOCK_SECONDS)
             await stage.run_pending()
         assert len(stage.server.of("GET", HISTORY)) == read

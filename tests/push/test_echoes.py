@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scenes import payloads
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.pushing import Scene, applied_response, working
 from scenes.scripted_platform import message
 from scenes.stock_history import HISTORY, history, move
@@ -43,7 +43,7 @@ async def test_the_first_event_that_shows_the_effect_is_the_echo(
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
         await stage.await_state(command, "applied")
-    assert await take(stage.store, adjusted(), adjusted(at=2)) == []
+    assert await append_and_fold(stage.store, adjusted(), adjusted(at=2)) == []
     assert echoes(stage) == [(command, 1)]
     assert feed(stage)[0] == (1, "courier", 0)
 
@@ -52,7 +52,7 @@ async def test_a_change_that_only_looks_the_same_is_no_echo(stage: Scene) -> Non
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
         await stage.await_state(command, "applied")
-    assert await take(stage.store, adjusted("adj_of_another")) == []
+    assert await append_and_fold(stage.store, adjusted("adj_of_another")) == []
     assert echoes(stage) == []
     assert feed(stage) == [(1, None, 0)]
 
@@ -63,7 +63,7 @@ async def test_an_echo_before_the_answer_is_linked_by_the_answer(
     seen: list[tuple[Any, ...]] = []
 
     async def hear_first(request: Request, connection: Connection) -> None:
-        await take(stage.store, adjusted("adj_of_another"), adjusted(at=2))
+        await append_and_fold(stage.store, adjusted("adj_of_another"), adjusted(at=2))
         seen.extend(feed(stage))
         await connection.send(applied_response(request))
 
@@ -82,11 +82,14 @@ async def test_a_parcel_is_known_by_its_id(stage: Scene) -> None:
         await stage.await_state(command, "applied")
     parcel = {"trackingCompany": "BlueDart", "trackingNumber": "BD1"}
     others = payloads.shipment("shp_9", **parcel)
-    assert await take(stage.store, ordered(50, shipments=[others])) == []
+    assert await append_and_fold(stage.store, ordered(50, shipments=[others])) == []
     assert echoes(stage) == []
     own = payloads.shipment(**parcel)
     for at in (51, 52):
-        assert await take(stage.store, ordered(at, shipments=[others, own])) == []
+        assert (
+            await append_and_fold(stage.store, ordered(at, shipments=[others, own]))
+            == []
+        )
     assert echoes(stage) == [(command, 2)]
     assert [row[:2] for row in feed(stage)] == [(1, None), (2, "courier"), (3, None)]
 
@@ -97,7 +100,9 @@ async def test_a_cancellation_is_known_by_its_time(stage: Scene) -> None:
         await stage.await_state(command, "applied")
     for at, found in ((49, []), (50, [(command, 2)])):
         when = {"cancelledAt": payloads.instant(at), "restocked": True}
-        assert await take(stage.store, ordered(at + 1, cancellation=when)) == []
+        assert (
+            await append_and_fold(stage.store, ordered(at + 1, cancellation=when)) == []
+        )
         assert echoes(stage) == found
 
 
@@ -108,7 +113,7 @@ async def test_an_effect_is_resolved_by_proof_too(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
         await stage.await_state(command, "uncertain")
-        assert await take(stage.store, adjusted()) == []
+        assert await append_and_fold(stage.store, adjusted()) == []
         assert echoes(stage) == [(None, 1)]
         stage.platform.respond(HISTORY, history(move(1, command)))
         while stage.state(command) != "applied":

@@ -6,7 +6,7 @@ from typing import Any
 
 from backhaul.store.commands import Decision
 from scenes import payloads
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.pushing import Scene, working
 from scenes.scripted_platform import document, message, problem
 from scenes.stock_history import HISTORY, history, move
@@ -40,7 +40,9 @@ async def test_an_adjustment_is_found_by_the_checks_of_the_next_attempt(
     async with working(stage):
         await given_up(stage, command)
         landed = payloads.stock_change(at=700, adjustment_id=LATE)
-        await take(stage.store, payloads.envelope("inventory/level_update", landed))
+        await append_and_fold(
+            stage.store, payloads.envelope("inventory/level_update", landed)
+        )
         stage.platform.respond(HISTORY, history(move(700, command, adjustmentId=LATE)))
         await stage.pass_time(60)
         await stage.await_state(command, "applied")
@@ -75,7 +77,9 @@ async def test_a_resend_by_an_operator_disowns_all_earlier_effects(
     async with working(stage):
         await until(lambda: stage.column("looks", command) == 1, "a look")
         known = payloads.stock_change(at=30, adjustment_id=LATE)
-        await take(stage.store, payloads.envelope("inventory/level_update", known))
+        await append_and_fold(
+            stage.store, payloads.envelope("inventory/level_update", known)
+        )
         await stage.pass_time(1)
         for verb in ("park", "resend"):
             await stage.store.decisions.decide(Decision(command, verb, "ann", "seen"))

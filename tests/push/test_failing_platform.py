@@ -30,7 +30,7 @@ async def test_each_probe_lets_one_uncertain_command_try(database: Place) -> Non
             assert stage.dispatcher.switch.is_failing
             sent = len(stage.server.commands)
             for number in range(1, 4):
-                await stage.clock.asleep(PROBE_SECONDS)
+                await stage.clock.await_sleeper(PROBE_SECONDS)
                 await stage.pass_time(PROBE_SECONDS)
                 await stage.await_commands(sent + number)
             del stage.platform.responses["/inventory/adjust"]
@@ -59,7 +59,7 @@ async def test_a_key_refused_while_the_platform_failed_is_reported(
         await fail(stage)
         for path in LISTS:
             stage.platform.respond(path, problem(401, "API_KEY_INVALID"))
-        await stage.clock.asleep(PROBE_SECONDS)
+        await stage.clock.await_sleeper(PROBE_SECONDS)
         await stage.pass_time(PROBE_SECONDS)
         await until(lambda: "API_KEY_INVALID" in stopped(stage), "the key is named")
     assert [FAILING in told for told in stage.logged("push.stopped")] == [True, False]

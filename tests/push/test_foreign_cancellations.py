@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scenes import payloads
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.pushing import working
 from scenes.scripted_platform import document, message, problem
 from scenes.stored import rows_of, value_of
@@ -40,7 +40,7 @@ async def cancelled(stage: Scene, *answers: Answer, note: str | None = None) -> 
             await stage.pass_time(60)
             await stage.run_pending()
     assert stage.state(command) == "applied"
-    await take(stage.store, payloads.envelope("orders/updated", shown))
+    await append_and_fold(stage.store, payloads.envelope("orders/updated", shown))
     return command
 
 

@@ -101,9 +101,9 @@ async def test_the_outcome_is_written_when_the_database_accepts_writes_again(
         await taken.wait()
         with locked(stage.place):
             answered.set()
-            await stage.clock.asleep(BUSY_SECONDS)
+            await stage.clock.await_sleeper(BUSY_SECONDS)
             await stage.pass_time(BUSY_SECONDS)
-            await stage.clock.asleep(BUSY_SECONDS)
+            await stage.clock.await_sleeper(BUSY_SECONDS)
             assert stage.state(command) == "sending"
         await stage.pass_time(BUSY_SECONDS)
         await stage.await_state(command, "applied")
@@ -119,7 +119,7 @@ async def test_nothing_is_sent_while_the_attempt_cannot_be_recorded(
     with locked(stage.place):
         dispatching = working(stage)
         await dispatching.__aenter__()
-        await stage.clock.asleep(BUSY_SECONDS)
+        await stage.clock.await_sleeper(BUSY_SECONDS)
         assert stage.server.connections == 0
     await stage.pass_time(BUSY_SECONDS)
     await stage.await_state(command, "applied")
@@ -133,7 +133,7 @@ async def test_a_locked_database_does_not_hold_up_the_end(stage: Scene) -> None:
     with locked(stage.place):
         async with working(stage):
             await until(lambda: stage.logged("push.busy"), "the claim is refused")
-            await stage.clock.asleep(BUSY_SECONDS)
+            await stage.clock.await_sleeper(BUSY_SECONDS)
     assert stage.server.connections == 0
 
 

@@ -23,7 +23,7 @@ SENT = {"tracking_number": "T1"}
 async def answered(stage: Scene, answer: bytes, state: str) -> dict[str, Any]:
     """Forget the customer, let a parcel be answered so; return what is kept of it."""
     await stage.fold(customers.order(1, shipments=[]))
-    await customers.forget(stage.store)
+    await customers.erase(stage.store)
     stage.platform.respond(FULFILL, answer)
     command = await stage.plan("fulfill", "ord_1", **SENT)
     async with working(stage):
@@ -42,7 +42,7 @@ async def test_an_order_in_an_answer_is_stored_without_its_customer(
 ) -> None:
     order = customers.order(1, at=9, customer=person)
     kept = await answered(stage, document({"data": order}), "applied")
-    assert customers.told_in(stage.store) == []
+    assert customers.find_secrets(stage.store) == []
     assert kept["data"]["shipments"] == order["shipments"]
     assert kept["data"]["items"] == order["items"]
 
@@ -51,7 +51,7 @@ async def test_so_is_one_that_a_refusal_shows(stage: Scene) -> None:
     refusal = {"code": "NO_SUCH_THING", "current": customers.order(1, at=9)}
     answer = message(422, body=json.dumps(refusal).encode())
     kept = await answered(stage, answer, "rejected")
-    assert customers.told_in(stage.store) == []
+    assert customers.find_secrets(stage.store) == []
     assert kept["code"] == "NO_SUCH_THING"
 
 

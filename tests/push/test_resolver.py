@@ -15,7 +15,7 @@ from backhaul.platform.client import LISTS
 from backhaul.settings import Push
 from scenes import payloads
 from scenes.clock import START
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.pushing import Scene, scene, working
 from scenes.scripted_platform import document, message, problem
 from scenes.stock_history import HISTORY, history, move
@@ -143,7 +143,9 @@ async def test_an_unreadable_event_of_the_product_doubles_no_adjustment(
     name: str, landed: bool, stage: Scene
 ) -> None:
     """So none waits for the refetch: the platform's history decides, no event."""
-    ((_, folded),) = await take(stage.store, payloads.envelope(*UNREADABLE[name]))
+    ((_, folded),) = await append_and_fold(
+        stage.store, payloads.envelope(*UNREADABLE[name])
+    )
     assert folded.state == "quarantined"
     command = await plan_uncertain(stage)
     stage.platform.respond(HISTORY, history(*([move(1, command)] if landed else [])))
@@ -423,7 +425,9 @@ async def test_a_row_of_unknown_shape_is_left_to_an_operator(
 async def test_only_the_newer_part_of_the_history_counts(stage: Scene) -> None:
     """What the mirror knew before the send is no proof of it, and ends the reading."""
     known = payloads.stock_change(at=1)
-    await take(stage.store, payloads.envelope("inventory/level_update", known))
+    await append_and_fold(
+        stage.store, payloads.envelope("inventory/level_update", known)
+    )
     command = await plan_uncertain(stage)
     older = document({"data": [move(1, "a"), move(0, command)]})
     stage.platform.respond(HISTORY, older)

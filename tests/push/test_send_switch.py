@@ -60,7 +60,7 @@ async def test_whole_store_stops_within_one_request(name: str, narrow: Scene) ->
     async with working(narrow):
         await narrow.await_commands(1)
         for _ in range(3):
-            await narrow.clock.asleep(PROBE_SECONDS)
+            await narrow.clock.await_sleeper(PROBE_SECONDS)
             await narrow.pass_time(PROBE_SECONDS)
             await narrow.run_pending()
         assert "everything" in stopped(narrow)
@@ -76,7 +76,7 @@ async def test_read_that_works_opens_the_store_again(narrow: Scene) -> None:
     async with working(narrow):
         await narrow.await_commands(1)
         narrow.platform.responses.clear()
-        await narrow.clock.asleep(PROBE_SECONDS)
+        await narrow.clock.await_sleeper(PROBE_SECONDS)
         await narrow.pass_time(PROBE_SECONDS - 1)
         await narrow.await_commands(1)
         await narrow.pass_time(1)
@@ -93,9 +93,9 @@ async def test_probe_is_a_read_and_never_a_command(narrow: Scene) -> None:
     await narrow.plan("fulfill", "ord_0")
     async with working(narrow):
         await narrow.await_commands(1)
-        await narrow.clock.asleep(PROBE_SECONDS)
+        await narrow.clock.await_sleeper(PROBE_SECONDS)
         await narrow.pass_time(PROBE_SECONDS)
-        await narrow.clock.asleep(PROBE_SECONDS)
+        await narrow.clock.await_sleeper(PROBE_SECONDS)
     reads = [(request.method, request.path) for request in narrow.server.requests[1:]]
     assert reads == [("GET", path) for path in LISTS]
 
@@ -107,7 +107,7 @@ async def test_reads_may_work_while_the_write_does_not(narrow: Scene) -> None:
     async with working(narrow):
         for requests in range(1, 5):
             await narrow.await_commands(requests)
-            await narrow.clock.asleep(PROBE_SECONDS)
+            await narrow.clock.await_sleeper(PROBE_SECONDS)
             if requests == 4:
                 narrow.platform.responses.clear()
             await narrow.pass_time(PROBE_SECONDS)
@@ -159,7 +159,7 @@ async def test_a_throttled_store_waits_as_long_as_the_platform_says(
     async with working(narrow):
         await narrow.await_commands(1)
         narrow.platform.responses.clear()
-        await narrow.clock.asleep(7.0)
+        await narrow.clock.await_sleeper(7.0)
         await narrow.pass_time(6.9)
         await narrow.await_commands(1)
         for command in planned:
@@ -209,6 +209,6 @@ async def test_absurd_wait_is_a_minute_and_no_error(wait: str, narrow: Scene) ->
     async with working(narrow):
         await narrow.await_commands(1)
         narrow.platform.responses.clear()
-        await narrow.clock.asleep(60.0)
+        await narrow.clock.await_sleeper(60.0)
         await narrow.pass_time(61)
         await narrow.await_state(command, "applied")

@@ -62,7 +62,7 @@ async def test_retry_does_not_wait_for_the_next_opening(strict: Scene) -> None:
         strict.open_window("fulfill")
         await strict.await_commands(1)
         strict.platform.responses.clear()
-        await strict.clock.asleep(60.0)
+        await strict.clock.await_sleeper(60.0)
         await strict.pass_time(61)
         await strict.await_state(command, "applied")
 

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul.errors import BackhaulError
 from scenes import payloads
-from scenes.back_office import Desk, host_of, shipped
+from scenes.back_office import ScriptedConnector, fulfillment_record, host_of
 from scenes.pushing import working
 from scenes.scripted_platform import document, message, problem
 from scenes.stored import rows_of, value_of, values_of
@@ -53,7 +53,9 @@ def shown(*arguments: Any, **members: Any) -> bytes:
 async def held(stage: Scene, **members: Any) -> int:
     """Have a parcel of an order that left whole in another; return its row."""
     parcel = {"tracking_company": "DHL", "tracking_number": "JD2", **members}
-    receipt = await host_of(Desk(), stage.store).emit(shipped("k2", **parcel))
+    receipt = await host_of(ScriptedConnector(), stage.store).emit(
+        fulfillment_record("k2", **parcel)
+    )
     assert receipt.state == "quarantined", receipt.what
     row = value_of(stage.place, "quarantine", "id", state="open")
     return int(row)

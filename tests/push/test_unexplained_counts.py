@@ -21,7 +21,7 @@ from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.damaged_rows import overwrite
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 from scenes.stored import COMMANDS_AND_TARGETS, rows_of, value_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def counted(database: Place) -> AsyncIterator[Scene]:
     clock, reader = VirtualClock(), Reader()
     async with started_store(database, clock) as store:
         news = payloads.envelope("products/create", payloads.product())
-        assert await take(store, news) == []
+        assert await append_and_fold(store, news) == []
         reader.levels |= rows_of(database, "inventory_levels", "variant_id", "stock")
         quantity, now = reader.levels["var_1"], to_text(clock.now())
         count = StockLevel(key="c", sku="LS-S", quantity=quantity, as_of=now)

@@ -8,7 +8,7 @@ import pytest
 
 from backhaul_reference.arguments import parse
 from backhaul_reference.platform.state.mail_outbox import RETRY_SECONDS
-from scenes.merchant import advance, buy, outbox, settled
+from scenes.merchant import advance, buy, idle_outbox, outbox
 from scenes.reference_shop import CUSTOMER, Shop, open_shop
 from scenes.smtp_server import open_smtp_server
 
@@ -34,7 +34,7 @@ async def test_mails_go_to_the_server(tmp_path: Path) -> None:
         body = buyer.get_body(("plain",))
         assert body is not None
         assert order["trackingToken"] in body.get_content()
-        assert states(await settled(shop)) == [("SENT", 1)] * 2
+        assert states(await idle_outbox(shop)) == [("SENT", 1)] * 2
     assert not (tmp_path / "mails").exists()
     assert len({one["Message-ID"] for one in (buyer, merchant)}) == 2
 
@@ -48,14 +48,14 @@ async def test_a_passing_refusal_is_tried_again(tmp_path: Path) -> None:
         smtp.refusals.append(b"451 busy with asha@example.com")
         await buy(shop, await shop.product())
         await smtp.until(1)
-        first, second = await settled(shop)
+        first, second = await idle_outbox(shop)
         assert (first["status"], first["attempts"]) == ("PENDING", 1)
         assert first["error"] == "SMTPRecipientsRefused 451"
         assert second["status"] == "SENT"
         await advance(shop, RETRY_SECONDS[0])
         last = (await smtp.until(2))[-1]
         assert last["To"] == CUSTOMER["email"]
-        assert states(await settled(shop))[1] == ("SENT", 1)
+        assert states(await idle_outbox(shop))[1] == ("SENT", 1)
 
 
 async def test_a_lasting_refusal_ends_it(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ async def test_a_lasting_refusal_ends_it(tmp_path: Path) -> None:
         smtp.refusals.append(b"550 no such user")
         await buy(shop, await shop.product())
         await smtp.until(1)
-        assert states(await settled(shop)) == [("FAILED", 1), ("SENT", 1)]
+        assert states(await idle_outbox(shop)) == [("FAILED", 1), ("SENT", 1)]
 
 
 def unused_port() -> int:

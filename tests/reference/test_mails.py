@@ -14,10 +14,10 @@ from aiohttp import web
 from scenes.merchant import (
     buy,
     discount,
+    idle_outbox,
     mail_text,
     outbox,
     scan_and_pay,
-    settled,
     zones,
 )
 from scenes.reference_shop import (
@@ -50,7 +50,7 @@ def parts(message: EmailMessage) -> tuple[str, str]:
 
 
 async def only(shop: Shop, template: str) -> Any:
-    found = [one for one in await settled(shop) if one["template"] == template]
+    found = [one for one in await idle_outbox(shop) if one["template"] == template]
     assert len(found) == 1
     assert found[0]["status"] == "SENT"
     return found[0]
@@ -132,7 +132,7 @@ async def test_recorded_orders_mail_on_request(
         "sendReceipt": receipt,
     }
     await shop.v1("POST", "/orders", body)
-    mails = await settled(shop)
+    mails = await idle_outbox(shop)
     assert [one["template"] for one in mails] == ["order_placed"] * count
     for one in mails:
         text, _ = parts(read(folder, one))
@@ -149,7 +149,7 @@ async def test_a_reported_payment_is_mailed_to_the_merchant(
         path = f"/orders/track/{order['trackingToken']}/payment"
         body = {"transactionId": "UTR7", "payerName": "Ravi"}
         await shop.shopper("POST", path, body)
-    mails = await settled(shop)
+    mails = await idle_outbox(shop)
     told = [one for one in mails if one["template"] == "payment_reported"]
     first, second = [parts(read(folder, one))[0] for one in told]
     for expected in ("UTR7", "Ravi", "INR 100.00", f"/orders/{orders[0]['id']}\n"):
@@ -214,7 +214,7 @@ async def test_names_cannot_add_headers(shop: Shop, folder: Path) -> None:
 async def test_an_address_that_cannot_be_mailed_to(shop: Shop) -> None:
     customer = {**CUSTOMER, "email": "a,b@x.example"}
     await buy(shop, await shop.product(), customer=customer)
-    placed, received = await settled(shop)
+    placed, received = await idle_outbox(shop)
     assert (placed["status"], placed["attempts"]) == ("FAILED", 1)
     assert received["status"] == "SENT"
 
@@ -223,7 +223,7 @@ async def test_the_token_is_at_rest_in_the_mail_alone(tmp_path: Path) -> None:
     """Every flow runs; then all files are searched for every token."""
     async with open_shop(tmp_path) as shop:
         tokens = await run_every_flow(shop)
-        await settled(shop)
+        await idle_outbox(shop)
     for token in tokens:
         holders = files_with(tmp_path, token)
         assert holders

@@ -15,22 +15,22 @@ pytestmark = pytest.mark.programs
 async def find_a_mug(visit: Visit) -> None:
     await visit.write("Search products", "mug")
     await visit.page.keyboard.press("Enter")
-    await visit.arrives("Results for “mug”")
+    await visit.await_page("Results for “mug”")
     await visit.go("Stoneware mug")
-    await visit.arrives("Stoneware mug")
+    await visit.await_page("Stoneware mug")
 
 
 async def put_it_into_the_cart(visit: Visit) -> None:
-    await visit.press_to("Chalk")
+    await visit.tab_to("Chalk")
     await visit.page.keyboard.press("ArrowRight")
     await visit.go("Add to cart")
     said = visit.page.locator("#announcer")
     await expect(said).to_have_text("Stoneware mug added. 1 piece in cart.")
     await visit.go("Go to your cart")
-    await visit.arrives("Your cart")
+    await visit.await_page("Your cart")
     await expect(visit.page.get_by_text("Slate", exact=True)).to_be_visible()
     await visit.go("Check out")
-    await visit.arrives("Check out")
+    await visit.await_page("Check out")
 
 
 async def order_with_one_mistake(visit: Visit) -> None:
@@ -39,7 +39,7 @@ async def order_with_one_mistake(visit: Visit) -> None:
     await visit.write("Address", "12 MG Road")
     await visit.write("City", "Pune")
     await visit.write("Postcode", "411001")
-    await visit.press_to("Cash on delivery")
+    await visit.tab_to("Cash on delivery")
     await visit.page.keyboard.press("ArrowDown")
     await visit.go("Place the order")
     email = visit.page.get_by_label("Email")
@@ -48,7 +48,7 @@ async def order_with_one_mistake(visit: Visit) -> None:
     await visit.page.keyboard.press("ControlOrMeta+a")
     await visit.page.keyboard.type("asha@example.com")
     await visit.page.keyboard.press("Enter")
-    await visit.arrives("Order #1001")
+    await visit.await_page("Order #1001")
 
 
 async def report_the_payment(visit: Visit) -> None:
@@ -57,7 +57,7 @@ async def report_the_payment(visit: Visit) -> None:
     await visit.write("Transaction number", "UTR-1")
     await visit.page.keyboard.press("Enter")
     await expect(visit.page.get_by_text("You told us of payment UTR-1")).to_be_visible()
-    await visit.arrives("Order #1001")
+    await visit.await_page("Order #1001")
 
 
 async def test_a_purchase_by_keyboard(

@@ -22,9 +22,9 @@ from scenes.merchant import (
     check,
     collection,
     discount,
+    idle_outbox,
     mail_text,
     quote,
-    settled,
     zones,
 )
 from scenes.reference_shop import Shop, cart, open_shop
@@ -217,7 +217,7 @@ async def test_line_10_stock_mails_and_a_token(shop: Shop, folder: Path) -> None
     await shop.settings(merchantEmail="me@shop.example")
     order = (await buy(shop, await shop.product(stock=10), 3)).data
     assert (await shop.state())["levels"][0]["stock"] == 7
-    sent = {one["template"]: one for one in await settled(shop)}
+    sent = {one["template"]: one for one in await idle_outbox(shop)}
     assert set(sent) == {"order_placed", "order_received"}
     to = {name: mail_text(folder, one) for name, one in sent.items()}
     assert b"To: asha@example.com" in to["order_placed"]

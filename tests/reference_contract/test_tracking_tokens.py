@@ -18,7 +18,7 @@ from reference_contract.moves import (
     settle,
     track,
 )
-from scenes.merchant import scan_and_pay, settled
+from scenes.merchant import idle_outbox, scan_and_pay
 from scenes.reference_shop import Receiver, Shop, cart, open_shop, subscribe
 
 LISTS = ("/orders", "/customers", "/webhooks", "/inventory/history")
@@ -81,7 +81,7 @@ async def lived(shop: Shop, receiver: Receiver) -> tuple[list[str], list[Any]]:
     orders = [await one_order(shop, product, number) for number in range(6)]
     for order in orders:
         await clumsy(shop, order)
-    await settled(shop)
+    await idle_outbox(shop)
     told = await receiver.until(await shop.sequence())
     shown = [[dict(one.headers), one.body.decode()] for one in told]
     kept = [(await shop.v1("GET", path)).data for path in LISTS]

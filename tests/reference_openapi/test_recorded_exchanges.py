@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from scenes.openapi_checks import PROBLEM_TYPE, flaws_of
-from scenes.recorded_exchanges import HEARD, Exchange, Recorder, shape_of
+from scenes.recorded_exchanges import EXCHANGE_FILES, Exchange, Recorder, shape_of
 from scenes.reference_process import reference
 from scenes.reference_shop import open_shop
 
@@ -152,8 +152,8 @@ async def test_exchanges_are_recorded_unless_exempt(tmp_path: Path) -> None:
 
 
 def test_a_server_of_its_own_is_heard_even_when_killed(tmp_path: Path) -> None:
-    list(HEARD.take())
+    list(EXCHANGE_FILES.read_new())
     with reference(tmp_path) as server:
         server.v1("GET", "/store")
         server.kill()
-    assert [one.path for one in HEARD.take()] == ["/api/v1/store"]
+    assert [one.path for one in EXCHANGE_FILES.read_new()] == ["/api/v1/store"]

@@ -15,7 +15,7 @@ from backhaul.runtime.loop import (
     retry_while_busy,
     seconds_until,
 )
-from scenes.clock import START, RunningClock, VirtualClock, settle_down
+from scenes.clock import START, RunningClock, VirtualClock, run_ready_tasks
 from scenes.pushing import cancel_task
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ async def test_a_loop_works_at_the_start_or_after_a_wake(
 ) -> None:
     worker = Worker(clock, at_start=at_start)
     running = worker.start()
-    await settle_down()
+    await run_ready_tasks()
     before = worker.runs
     worker.loop.wake()
-    await settle_down()
+    await run_ready_tasks()
     assert [before, worker.runs] == runs
     await cancel_task(running)
 
@@ -71,7 +71,7 @@ async def test_a_wake_before_the_start_is_not_lost(clock: VirtualClock) -> None:
     worker = Worker(clock, at_start=False)
     worker.loop.wake()
     running = worker.start()
-    await settle_down()
+    await run_ready_tasks()
     assert worker.runs == 1
     await cancel_task(running)
 
@@ -87,7 +87,7 @@ async def test_a_wake_during_the_work_makes_it_work_again(clock: VirtualClock) -
             assert loop.is_woken
 
     running = asyncio.ensure_future(loop.run(work))
-    await settle_down()
+    await run_ready_tasks()
     assert runs == 2
     assert not loop.is_woken
     await cancel_task(running)
@@ -98,13 +98,13 @@ async def test_a_loop_rests_by_the_clock_until_it_is_woken_or_due(
 ) -> None:
     worker = Worker(clock, 10.0, 10.0)
     running = worker.start()
-    await settle_down()
+    await run_ready_tasks()
     await clock.advance(9)
     assert worker.runs == 1
     await clock.advance(1)
     assert worker.runs == 2
     worker.loop.wake()
-    await settle_down()
+    await run_ready_tasks()
     assert worker.runs == 3
     await cancel_task(running)
 
@@ -114,7 +114,7 @@ async def test_work_that_has_more_is_done_again_and_lets_others_run(
 ) -> None:
     worker = Worker(clock, *[0.0] * 10_000)
     running = worker.start()
-    await settle_down()
+    await run_ready_tasks()
     assert worker.runs > 1
     await cancel_task(running)
     assert worker.runs < 1_000
@@ -126,9 +126,9 @@ async def test_a_busy_database_is_retried_after_a_pause_that_no_wake_shortens(
 ) -> None:
     worker = Worker(clock, refused)
     running = worker.start()
-    await settle_down()
+    await run_ready_tasks()
     worker.loop.wake()
-    await settle_down()
+    await run_ready_tasks()
     assert (worker.runs, worker.refused) == (1, [BUSY])
     await clock.advance(BUSY_SECONDS)
     assert worker.runs >= 2
@@ -148,7 +148,7 @@ async def test_a_stop_lets_the_work_end(clock: VirtualClock) -> None:
     running = asyncio.ensure_future(loop.run(work))
     await begun.wait()
     loop.stop()
-    await settle_down()
+    await run_ready_tasks()
     assert not running.done()
     go_on.set()
     await asyncio.wait_for(running, 5)
@@ -160,7 +160,7 @@ async def test_a_stop_ends_a_loop_that_rests_or_has_not_begun(
 ) -> None:
     resting, unborn = Worker(clock, 10.0), Worker(clock)
     running = resting.start()
-    await settle_down()
+    await run_ready_tasks()
     for worker in (resting, unborn):
         worker.loop.stop()
     await asyncio.wait_for(asyncio.gather(running, unborn.start()), 5)
@@ -172,7 +172,7 @@ async def test_a_stop_ends_a_loop_that_the_database_keeps_refusing(
 ) -> None:
     worker = Worker(clock, *[BUSY] * 1000)
     running = worker.start()
-    await settle_down()
+    await run_ready_tasks()
     worker.loop.stop()
     await clock.advance(BUSY_SECONDS)
     await asyncio.wait_for(running, 5)

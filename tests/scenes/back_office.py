@@ -33,7 +33,7 @@ class Options(BaseModel):
     password: SecretStr = SecretStr("")
 
 
-class Desk(Connector[Options]):
+class ScriptedConnector(Connector[Options]):
     """Hands out what was put on it: batches in turn, or an exception."""
 
     spec = Spec(
@@ -76,7 +76,7 @@ class Desk(Connector[Options]):
         self.closed += 1
 
 
-class ReportsChanges(Desk):
+class ReportsChanges(ScriptedConnector):
     """A source that submits each count once, and all of them when it is asked.
 
     All are 5, and counted `now`.
@@ -125,7 +125,9 @@ def host_of(
     return Host(desk, context, polls, records, documents, matcher, report)
 
 
-def shipped(key: str = "k1", order: str = "1001", **members: Any) -> Fulfillment:
+def fulfillment_record(
+    key: str = "k1", order: str = "1001", **members: Any
+) -> Fulfillment:
     parcel: dict[str, Any] = {"tracking_company": "BlueDart", "tracking_number": "BD1"}
     members = parcel | members
     members = {"locator": f"file.csv:{key}", "raw": f"{order};BD1"} | members

@@ -76,7 +76,7 @@ class Balancer:
         """Return whether a webhook of a store was acknowledged after a moment."""
         return self._newest.get(store, 0.0) > since
 
-    def listen_anew(self) -> None:
+    def restart_measurement(self) -> None:
         """Begin to measure how long no webhook is acknowledged."""
         self._kept_at, self.longest_silence = time.monotonic(), 0.0
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Plant: TypeAlias = Callable[[Office, ReferenceProcess], object]
 
 
-def make_sound(office: Office, database: Path) -> None:
+def repair_all(office: Office, database: Path) -> None:
     """Leave nothing to be found but what only time can tell."""
     office.database.parent.mkdir(mode=0o700)
     shutil.copy(database, office.database)

@@ -79,13 +79,13 @@ class Watch:
         if kind in {"error", "warning"}:
             self.complaints.append(text)
 
-    def asked_elsewhere(self) -> list[str]:
+    def foreign_requests(self) -> list[str]:
         own = (*INSIDE, *(f"{origin}/" for origin in self.origins))
         return [url for url in self.asked if not url.startswith(own)]
 
     def check(self) -> None:
         """Fail where a page complained, or asked anybody but its own server."""
-        elsewhere = self.asked_elsewhere()
+        elsewhere = self.foreign_requests()
         if self.complaints or elsewhere:
             told = [*self.complaints, *(f"asked {url}" for url in elsewhere)]
             pytest.fail("the browser: " + "\n".join(told), pytrace=False)
@@ -102,7 +102,7 @@ class Visit:
         """A second page beside the first, under the same watch."""
         return Visit(await self.page.context.new_page(), self.watch)
 
-    async def press_to(self, name: str) -> None:
+    async def tab_to(self, name: str) -> None:
         """Tab until the focus is on what has this accessible name."""
         for _ in range(MOST_STEPS):
             await self.page.keyboard.press("Tab")
@@ -121,14 +121,14 @@ class Visit:
         return found
 
     async def write(self, name: str, text: str) -> None:
-        await self.press_to(name)
+        await self.tab_to(name)
         await self.page.keyboard.type(text)
 
     async def go(self, name: str) -> None:
-        await self.press_to(name)
+        await self.tab_to(name)
         await self.page.keyboard.press("Enter")
 
-    async def arrives(self, title: str) -> None:
+    async def await_page(self, title: str) -> None:
         heading = self.page.get_by_role("heading", level=1, name=title)
         await expect(heading).to_be_focused()
 

@@ -74,7 +74,7 @@ class BusyShop:
         product = self.chance.choice(self.products)
         body = {"productId": product["id"], "adjustment": self.chance.choice((-3, 2))}
         body["reason"] = self.chance.choice(REASONS)
-        if self._tells_more():
+        if self._sends_extra_members():
             body["variantId"] = self.chance.choice(product["variants"])["id"]
         return await self.shop.v1("POST", "/inventory/adjust", body)
 
@@ -95,7 +95,7 @@ class BusyShop:
         line = self.chance.choice(order["items"])["id"]
         parcel = ("DHL", f"T{self.chance.randrange(PLENTY)}")
         body: Document = dict(zip(self.quirks.tracking_fields, parcel, strict=True))
-        if self._tells_more():
+        if self._sends_extra_members():
             body["items"] = [{"lineItemId": line, "quantity": 1}]
         return await self.shop.v1("POST", f"/orders/{order['id']}/fulfill", body)
 
@@ -112,7 +112,7 @@ class BusyShop:
         path = f"/stores/demo/orders/{order['id']}/{step}"
         return await self.shop.control("POST", path)
 
-    def _tells_more(self) -> bool:
+    def _sends_extra_members(self) -> bool:
         """Choose whether to send members that a strict store refuses."""
         return "strict-body" not in self.quirks and self.chance.random() < 0.8
 

@@ -46,7 +46,7 @@ class VirtualClock:
         self._changed.set()
         await future
 
-    async def asleep(self, seconds: float | None = None) -> None:
+    async def await_sleeper(self, seconds: float | None = None) -> None:
         """Wait until somebody sleeps; with `seconds`, for just as long as that."""
         while not self._waiting(seconds):
             self._changed.clear()
@@ -69,12 +69,12 @@ class VirtualClock:
             due, _, future = heapq.heappop(self._sleepers)
             self._seconds = max(self._seconds, due)
             future.set_result(None)
-            await settle_down()
+            await run_ready_tasks()
         self._seconds = end
-        await settle_down()
+        await run_ready_tasks()
 
 
-async def settle_down() -> None:
+async def run_ready_tasks() -> None:
     """Give every task that can run the chance to."""
     for _ in range(YIELDS):
         await asyncio.sleep(0)
@@ -111,18 +111,18 @@ class PacedClock(RunningClock):
         self.slept.append(seconds)
         await asyncio.sleep(0.001)
 
-    def passes(self, seconds: float) -> None:
+    def pass_seconds(self, seconds: float) -> None:
         self._seconds += seconds
         self._moved.set()
 
-    async def reaches(self, seconds: float) -> None:
+    async def await_seconds(self, seconds: float) -> None:
         """Wait until it shows so many seconds."""
         while self._seconds < seconds:
             self._moved.clear()
             await self._moved.wait()
 
 
-class LeapingClock(VirtualClock):
+class JumpingClock(VirtualClock):
     """A virtual clock that leaps to the moment a sleeper waits for.
 
     Who sleeps beside somebody else leaps with them: waits do not add up.
@@ -130,11 +130,11 @@ class LeapingClock(VirtualClock):
 
     async def sleep(self, seconds: float) -> None:
         due = self._seconds + max(seconds, 0.0)
-        await settle_down()
+        await run_ready_tasks()
         self._seconds = max(self._seconds, due)
 
 
-class HastyClock:
+class FastClock:
     """The machine's clocks, on which time passes so many times as fast."""
 
     def __init__(self, times: float) -> None:

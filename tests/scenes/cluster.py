@@ -52,7 +52,7 @@ TTL_SECONDS, HOLD_SECONDS = float(os.environ.get("TTL", "3")), 8.0
 silent for so long that they take over from each other all the time."""
 RESTART_SECONDS = 0.2
 """As `RestartSec` of a service manager."""
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 """Each look costs a connection to the database: more of them would slow it down."""
 RETRIES = f"0,0.2,0.5,1,2{',5' * 60}"
 """The platform gives no webhook up meanwhile."""
@@ -162,7 +162,7 @@ class Cluster:
             for member, status in zip(asked, found, strict=True):
                 if status == "ready" and member.replica.admin_port == owners.get(store):
                     return member
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     def owners(self) -> dict[str, int | None]:
         """Return the admin port of each store's owner, as the database knows it."""
@@ -193,7 +193,7 @@ class Cluster:
 
     async def _until_answers(self, member: Member) -> None:
         while await self.status(member) is None:  # noqa: ASYNC110 - of a process
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def sent_after(
         self, moment: float, store: ClusterStore | None = None
@@ -213,7 +213,7 @@ class Cluster:
         assert at is not None
         return at
 
-    def forget_requests(self) -> None:
+    def clear_requests(self) -> None:
         """Forget what was sent: an hour of it is much."""
         self.proxy.log.clear()
 

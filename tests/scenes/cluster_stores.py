@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.demo.daemon_rows import Cause
-    from scenes.fault_proxy import Logged
+    from scenes.fault_proxy import LoggedRequest
     from scenes.reference_process import ReferenceProcess
 
 NAMES = ("main", "oslo", "rome", "lima", "bern", "cairo")
@@ -87,7 +87,7 @@ class ClusterStore:
         """Return a cause with the connection's name in this cluster."""
         return replace(said, instance=self.connection(said.instance))
 
-    def sent(self, logged: Logged) -> bool:
+    def sent(self, logged: LoggedRequest) -> bool:
         """Return whether a request to the platform was made for this store."""
         return self.access.api_key.encode() in logged.passing.head
 

@@ -67,7 +67,7 @@ async def index(store: Store) -> None:
         pass
 
 
-async def forget(store: Store, name: str = "cus_1") -> dict[str, Any]:
+async def erase(store: Store, name: str = "cus_1") -> dict[str, Any]:
     return await CustomerErasure(store.erasure, SystemClock()).erase(
         "main", name, "eve"
     )
@@ -77,7 +77,7 @@ def bytes_of(store: Store) -> bytes:
     return contents(store.place).lower()
 
 
-def told_in(store: Store) -> list[str]:
+def find_secrets(store: Store) -> list[str]:
     kept = bytes_of(store)
     return [secret for secret in SECRETS if secret.lower().encode() in kept]
 

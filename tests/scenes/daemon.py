@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scenes.reference_process import ReferenceProcess
     from scenes.reference_shop import Shop
 
-NOBODY = "http://127.0.0.1:9/hook"
+UNUSED_ADDRESS = "http://127.0.0.1:9/hook"
 STOP_SECONDS = HANG_SECONDS
 
 
@@ -96,13 +96,15 @@ class Office:
         unfinished.write_text("\n".join(lines) + "\n")
         unfinished.rename(self.drop / name)
 
-    def live(self) -> dict[str, Any] | None:
+    def read_status(self) -> dict[str, Any] | None:
         """Ask a running daemon how it is; None while it is not ready."""
         path = self.folder / "state" / SOCKET_NAME
         try:
-            if ask_locally(path, "/readyz")[0] != 200:
+            if request_over_socket(path, "/readyz")[0] != 200:
                 return None
-            found: dict[str, Any] = json.loads(ask_locally(path, "/api/status")[1])
+            found: dict[str, Any] = json.loads(
+                request_over_socket(path, "/api/status")[1]
+            )
         except OSError:
             return None
         return found
@@ -145,7 +147,7 @@ gun = "{office.device_token}"
 """
 
 
-def ask_locally(path: Path, question: str) -> tuple[int, bytes]:
+def request_over_socket(path: Path, question: str) -> tuple[int, bytes]:
     """Ask over a unix socket; OSError where nobody listens."""
     with closing(HTTPConnection("backhaul", timeout=HANG_SECONDS)) as connection:
         connection.sock = socket.socket(socket.AF_UNIX)
@@ -174,7 +176,7 @@ async def running(office: Office) -> AsyncIterator[Daemon]:
 async def connected(shop: Shop, more: str = "") -> AsyncIterator[tuple[Office, Daemon]]:
     """Run the daemon as the receiver of a shop of this process."""
     access = shop.running.access
-    body = {"address": NOBODY, "topics": list(TOPICS)}
+    body = {"address": UNUSED_ADDRESS, "topics": list(TOPICS)}
     hook = (await shop.v1("POST", "/webhooks", body)).data
     office = Office(
         access.public_url, access.api_key, webhook_secret=hook["secret"], more=more
@@ -222,7 +224,7 @@ class DaemonProcess:
 
         def look() -> dict[str, Any] | None:
             assert self.process.poll() is None, self.log.read_text()[-2_000:]
-            return self.office.live()
+            return self.office.read_status()
 
         found = await_true(look, "the daemon is ready", seconds)
         assert found is not None
@@ -270,13 +272,13 @@ def connected_process(
 ) -> Iterator[DaemonProcess]:
     """Run the daemon as the receiver of the demo store's webhooks."""
     hook = reference.v1(
-        "POST", "/webhooks", {"address": NOBODY, "topics": TOPICS}
+        "POST", "/webhooks", {"address": UNUSED_ADDRESS, "topics": TOPICS}
     ).data()
     with office_of(reference, more) as office:
         office.webhook_secret = hook["secret"]
         office.write()
         with daemon_process(office, environ) as started:
-            live = office.live() or {}
+            live = office.read_status() or {}
             address = {"address": f"{live['public_url']}/webhooks/main"}
             answer = reference.v1("PUT", f"/webhooks/{hook['id']}", address)
             assert answer.status == 200, answer.body
@@ -284,7 +286,7 @@ def connected_process(
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandResult:
     """What a command printed, and its exit code."""
 
     code: int
@@ -296,7 +298,7 @@ class Said:
         return json.loads(self.out)
 
 
-def in_process(*arguments: object, config: Path | None) -> Said:
+def in_process(*arguments: object, config: Path | None) -> CommandResult:
     """Run a command in this process: the same code, without the start of Python."""
     given = [*map(str, arguments), *(["--config", str(config)] if config else [])]
     out, err = (
@@ -310,12 +312,12 @@ def in_process(*arguments: object, config: Path | None) -> Said:
     finally:
         sys.argv = before
     texts = [stream.detach().getvalue().decode() for stream in (out, err)]
-    return Said(code, *texts)
+    return CommandResult(code, *texts)
 
 
 def backhaul(
     *arguments: object, config: Path | None = None, seconds: float = 40
-) -> Said:
+) -> CommandResult:
     """Run a command of the program as a person does; `seconds` is its patience."""
     given = [str(argument) for argument in arguments]
     if config is not None:
@@ -328,4 +330,4 @@ def backhaul(
         timeout=seconds,
     )
     leftovers.new_log("cli").write_text(f"{given}\n{done.stdout}\n{done.stderr}")
-    return Said(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)

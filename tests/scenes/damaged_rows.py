@@ -59,7 +59,7 @@ def copy(place: Place, table: str, **changed: object) -> None:
     insert(place, table, **{**row, **changed})
 
 
-def lose(place: Place, table: str, **wanted: object) -> None:
+def delete_rows(place: Place, table: str, **wanted: object) -> None:
     """Delete the rows whose columns have the values of `wanted`."""
     statement = f"DELETE FROM {table} WHERE {_where(wanted)}"  # noqa: S608 - a test's own
     write(place, statement, *wanted.values())
@@ -80,7 +80,7 @@ def insert_command(
     insert(place, "commands", **(known | empty | rest | values))
 
 
-def leave_behind(path: Path, word: str) -> None:
+def write_to_unused_space(path: Path, word: str) -> None:
     """Leave a word in an unused part of the file, as SQLite may."""
     with closing(Connection(path, isolation_level=None)) as careless:
         careless.execute("PRAGMA secure_delete=OFF")

@@ -70,7 +70,7 @@ class Browser:
         return await answer.text()
 
     async def post(self, path: str, **form: str) -> ClientResponse:
-        return await self.send(path, {"csrf": self.csrf} | form, self.own())
+        return await self.send(path, {"csrf": self.csrf} | form, self.form_headers())
 
     async def send(
         self, path: str, form: dict[str, str], headers: dict[str, str]
@@ -79,7 +79,7 @@ class Browser:
             path, data=form, headers=headers, allow_redirects=False
         )
 
-    def own(self) -> dict[str, str]:
+    def form_headers(self) -> dict[str, str]:
         """The headers with which a browser sends a form of one of our pages."""
         return {
             "Sec-Fetch-Site": "same-origin",
@@ -108,28 +108,28 @@ class Browser:
 class Subscription:
     """Notes what is asked of the platform; tests/sync asks a real one."""
 
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     async def send_test(self) -> None:
-        self.asked.append("test")
+        self.requests.append("test")
 
     async def redeliver(self, delivery: str) -> None:
-        self.asked.append(delivery)
+        self.requests.append(delivery)
 
 
 @dataclass(slots=True)
 class OrderBackfill:
     """Notes what is asked of it; tests/sync reads a platform."""
 
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     orders: int | None = 230
 
     async def count(self, since: str) -> int | None:
-        self.asked.append(f"count since {since}")
+        self.requests.append(f"count since {since}")
         return self.orders
 
     async def request(self, since: str) -> None:
-        self.asked.append(f"since {since}")
+        self.requests.append(f"since {since}")
 
 
 @dataclass(slots=True)
@@ -142,9 +142,9 @@ class Office:
     app: web.Application
     server: TestServer
     passwords: Passwords
-    signers: SecretRegistry
+    webhook_secrets: SecretRegistry
     jobs: Jobs
-    asked: list[str]
+    requests: list[str]
     deliveries: Deliveries
     subscriptions: dict[str, Subscription]
     order_backfills: dict[str, OrderBackfill]
@@ -165,7 +165,7 @@ class Office:
             assert (await browser.log_in(name)).status == 303
         return browser
 
-    async def people(self) -> None:
+    async def add_users(self) -> None:
         """One of each role; all have the same password."""
         if PASSWORD not in _HASHED:
             _HASHED[PASSWORD] = await self.passwords.hash(PASSWORD)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def forgotten_reader(path: Path) -> Iterator[None]:
+def idle_reader(path: Path) -> Iterator[None]:
     """Read the database and leave the transaction open: its log cannot shrink."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN")

@@ -48,7 +48,7 @@ _VALUES = """
 """
 
 
-def opened(path: Path) -> sqlite3.Connection:
+def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a database as another program would, to be read."""
     return Connection(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
@@ -60,7 +60,7 @@ def reader(place: Place) -> Iterator[Any]:
         with closing(postgres.Connection(place, read_only=True)) as connection:
             yield connection
     else:
-        with closing(opened(place)) as file:
+        with closing(open_for_reading(place)) as file:
             yield file
 
 
@@ -270,13 +270,13 @@ async def fold_all(store: Store) -> list[tuple[int, Folded]]:
     return problems
 
 
-async def take(store: Store, *bodies: bytes) -> list[tuple[int, Folded]]:
+async def append_and_fold(store: Store, *bodies: bytes) -> list[tuple[int, Folded]]:
     """Append deliveries in this order and fold them."""
     await append(store, bodies)
     return await fold_all(store)
 
 
-async def arrive(store: Store, *arrivals: Arrival) -> None:
+async def fold_in_turn(store: Store, *arrivals: Arrival) -> None:
     """Append and fold one after the other, as when nothing is in a hurry."""
     for one in arrivals:
         await store.inbox.append(one)
@@ -289,6 +289,6 @@ async def append(store: Store, bodies: Iterable[bytes]) -> None:
         await future
 
 
-def states(place: Place) -> list[str]:
+def event_states(place: Place) -> list[str]:
     """Return what became of each event, in order of arrival."""
     return values_of(place, "events", "state")

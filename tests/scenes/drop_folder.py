@@ -12,7 +12,7 @@ from backhaul_connectors.file_drop import FileDrop
 from backhaul_connectors.file_drop.settings import Settings
 from scenes import payloads
 from scenes.back_office import host_of
-from scenes.databases import take
+from scenes.databases import append_and_fold
 from scenes.payloads import envelope
 from scenes.stored import rows_of, value_of, values_of
 
@@ -81,7 +81,7 @@ async def with_orders(store: Store) -> None:
             for sku in ARTICLES
         ]
         order = payloads.order(f"ord_{number}", number=number, items=items)
-        await take(store, envelope("orders/create", order))
+        await append_and_fold(store, envelope("orders/create", order))
 
 
 def case(name: str) -> str:

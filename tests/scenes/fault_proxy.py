@@ -20,7 +20,7 @@ RESET = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
+class ProxiedRequest:
     """A request on its way, as bytes, and the connection that it came by."""
 
     head: bytes
@@ -42,42 +42,42 @@ class Passing:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def gone(self) -> None:
+    async def await_hangup(self) -> None:
         """Wait until the one who asked hangs up."""
         await self.reader.read()
 
 
 Forward: TypeAlias = Callable[[], Awaitable[bytes]]
-Toxic: TypeAlias = Callable[[Passing, Forward], Awaitable[None]]
+Toxic: TypeAlias = Callable[[ProxiedRequest, Forward], Awaitable[None]]
 
 
-async def clear(passing: Passing, forward: Forward) -> None:
+async def clear(passing: ProxiedRequest, forward: Forward) -> None:
     await passing.answer(await forward())
 
 
-async def timeout(passing: Passing, _: Forward) -> None:
+async def timeout(passing: ProxiedRequest, _: Forward) -> None:
     """Keep the request, and say nothing."""
-    await passing.gone()
+    await passing.await_hangup()
 
 
-async def blackhole(passing: Passing, forward: Forward) -> None:
+async def blackhole(passing: ProxiedRequest, forward: Forward) -> None:
     """Let it arrive; the answer vanishes, and the connection stays half open."""
     await forward()
-    await passing.gone()
+    await passing.await_hangup()
 
 
-async def reset_before(passing: Passing, _: Forward) -> None:
+async def reset_before(passing: ProxiedRequest, _: Forward) -> None:
     """Reset before the request goes on."""
     passing.reset()
 
 
-async def reset_after(passing: Passing, forward: Forward) -> None:
+async def reset_after(passing: ProxiedRequest, forward: Forward) -> None:
     """Reset once the platform has answered."""
     await forward()
     passing.reset()
 
 
-async def reset_mid(passing: Passing, forward: Forward) -> None:
+async def reset_mid(passing: ProxiedRequest, forward: Forward) -> None:
     """Reset in the middle of the answer."""
     answer = await forward()
     await passing.answer(answer[: len(answer) // 2])
@@ -85,7 +85,7 @@ async def reset_mid(passing: Passing, forward: Forward) -> None:
 
 
 def latency(seconds: float) -> Toxic:
-    async def work(passing: Passing, forward: Forward) -> None:
+    async def work(passing: ProxiedRequest, forward: Forward) -> None:
         await asyncio.sleep(seconds)
         await clear(passing, forward)
 
@@ -95,7 +95,7 @@ def latency(seconds: float) -> Toxic:
 def slow_close(seconds: float) -> Toxic:
     """Answer, and hang up only after so long."""
 
-    async def work(passing: Passing, forward: Forward) -> None:
+    async def work(passing: ProxiedRequest, forward: Forward) -> None:
         await clear(passing, forward)
         await asyncio.sleep(seconds)
         passing.writer.close()
@@ -106,7 +106,7 @@ def slow_close(seconds: float) -> Toxic:
 def slicer(size: int) -> Toxic:
     """Answer in packets of so many bytes."""
 
-    async def work(passing: Passing, forward: Forward) -> None:
+    async def work(passing: ProxiedRequest, forward: Forward) -> None:
         answer = await forward()
         for first in range(0, len(answer), size):
             await passing.answer(answer[first : first + size])
@@ -118,7 +118,7 @@ def slicer(size: int) -> Toxic:
 def limit_data(size: int) -> Toxic:
     """Hang up after so many bytes of the answer."""
 
-    async def work(passing: Passing, forward: Forward) -> None:
+    async def work(passing: ProxiedRequest, forward: Forward) -> None:
         answer = await forward()
         await passing.answer(answer[:size])
         passing.writer.close()
@@ -126,10 +126,10 @@ def limit_data(size: int) -> Toxic:
     return work
 
 
-def lie(answer: bytes) -> Toxic:
+def replace_answer(answer: bytes) -> Toxic:
     """Let it arrive, and answer something else."""
 
-    async def work(passing: Passing, forward: Forward) -> None:
+    async def work(passing: ProxiedRequest, forward: Forward) -> None:
         await forward()
         await passing.answer(answer)
 
@@ -139,18 +139,18 @@ def lie(answer: bytes) -> Toxic:
 def refuse(answer: bytes) -> Toxic:
     """Let nothing pass, and answer this."""
 
-    async def work(passing: Passing, _: Forward) -> None:
+    async def work(passing: ProxiedRequest, _: Forward) -> None:
         await passing.answer(answer)
 
     return work
 
 
 @dataclass(slots=True)
-class Logged:
+class LoggedRequest:
     """One request: when it came, and whether the platform has had and answered it."""
 
     at: float
-    passing: Passing
+    passing: ProxiedRequest
     forwarded: bool = False
 
 
@@ -164,7 +164,7 @@ class FaultProxy:
     """Meets every request."""
     once: dict[bytes, Toxic] = field(default_factory=dict)
     """Meets the first request with these bytes in its body."""
-    log: list[Logged] = field(default_factory=list)
+    log: list[LoggedRequest] = field(default_factory=list)
     most_commands: int = 0
     """How many were under way at once, at most."""
     _commands: int = 0
@@ -187,7 +187,7 @@ class FaultProxy:
         for writer in list(self._open):
             writer.transport.abort()
 
-    def requests(self, method: str) -> list[Logged]:
+    def requests(self, method: str) -> list[LoggedRequest]:
         return [logged for logged in self.log if logged.passing.method == method]
 
     async def _serve(
@@ -198,15 +198,15 @@ class FaultProxy:
             while not writer.is_closing():
                 head = await reader.readuntil(HEAD_END)
                 body = await reader.readexactly(_length(head))
-                await self._pass(Passing(head, body, reader, writer))
+                await self._pass(ProxiedRequest(head, body, reader, writer))
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             self._open.discard(writer)
             writer.close()
 
-    async def _pass(self, passing: Passing) -> None:
-        logged = Logged(time.monotonic(), passing)
+    async def _pass(self, passing: ProxiedRequest) -> None:
+        logged = LoggedRequest(time.monotonic(), passing)
         self.log.append(logged)
 
         async def forward() -> bytes:
@@ -222,13 +222,13 @@ class FaultProxy:
         finally:
             self._commands -= is_command
 
-    def _toxic_for(self, passing: Passing) -> Toxic:
+    def _toxic_for(self, passing: ProxiedRequest) -> Toxic:
         for marked in self.once:
             if marked in passing.body:
                 return self.once.pop(marked)
         return self.storm or clear
 
-    async def _ask(self, passing: Passing) -> bytes:
+    async def _ask(self, passing: ProxiedRequest) -> bytes:
         """Ask the platform on a connection of its own, which ends with the answer."""
         place = urlsplit(self.upstream)
         reader, writer = await asyncio.open_connection(place.hostname, place.port)

@@ -24,7 +24,7 @@ KEY_PREFIX = "backhaul-"
 PROXY_PAGE = b"<html><body><h1>Bad Gateway</h1></body></html>"
 
 
-class Fate(Enum):
+class CommandFault(Enum):
     """What becomes of a command's first request; later ones get through."""
 
     THROUGH = "through"
@@ -40,13 +40,13 @@ class Fate(Enum):
 
 
 LATE_SECONDS = {
-    Fate.LATE_AFTER_FIRST: 0.1,
-    Fate.LATE_AFTER_SECOND: 0.5,
-    Fate.LATE_AFTER_LAST: 1.5,
+    CommandFault.LATE_AFTER_FIRST: 0.1,
+    CommandFault.LATE_AFTER_SECOND: 0.5,
+    CommandFault.LATE_AFTER_LAST: 1.5,
 }
 """When it arrives after all, in parts of the time from the first look to the last."""
-PROXY_STATUS = {Fate.PROXY_502: 502, Fate.PROXY_403: 403}
-FIRST_IN_DOUBT = 500
+PROXY_STATUS = {CommandFault.PROXY_502: 502, CommandFault.PROXY_403: 403}
+FIRST_UNCERTAIN_STATUS = 500
 """From this status on, what answers may be before the platform, or broken."""
 
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -54,7 +54,7 @@ _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @dataclass(slots=True)
-class Wire(httpx.AsyncBaseTransport):
+class FaultyTransport(httpx.AsyncBaseTransport):
     """Forwards reads; does to each command's first request what its fate says.
 
     It belongs to the world, not to the program: what is on its way arrives, whether or
@@ -64,12 +64,12 @@ class Wire(httpx.AsyncBaseTransport):
 
     clock: VirtualClock
     patience_seconds: float
-    fates: dict[str, Fate] = field(default_factory=dict)
+    faults: dict[str, CommandFault] = field(default_factory=dict)
     answers: defaultdict[str, list[int | None]] = field(
         default_factory=lambda: defaultdict(list)
     )
     busy: int = 0
-    on_its_way: set[asyncio.Task[httpx.Response]] = field(default_factory=set)
+    in_flight: set[asyncio.Task[httpx.Response]] = field(default_factory=set)
     _inner: httpx.AsyncHTTPTransport = field(
         default_factory=lambda: httpx.AsyncHTTPTransport(verify=_NO_TLS)
     )
@@ -83,10 +83,10 @@ class Wire(httpx.AsyncBaseTransport):
         self.busy += 1
         try:
             command = request.headers.get(KEY, "").removeprefix(KEY_PREFIX)
-            fate = self.fates.pop(command, Fate.THROUGH)
+            fate = self.faults.pop(command, CommandFault.THROUGH)
             answered = None
             try:
-                answer = await self._meet(fate, request)
+                answer = await self._apply_fault(fate, request)
                 answered = answer.status_code
             finally:
                 if request.method == "POST":
@@ -95,28 +95,31 @@ class Wire(httpx.AsyncBaseTransport):
         finally:
             self.busy -= 1
 
-    def decided(self, command: str) -> bool:
+    def is_outcome_known(self, command: str) -> bool:
         """Tell whether an answer went back that says what became of the command."""
         statuses = self.answers[command]
         return any(
-            status is not None and status < FIRST_IN_DOUBT for status in statuses
+            status is not None and status < FIRST_UNCERTAIN_STATUS
+            for status in statuses
         )
 
-    async def _meet(self, fate: Fate, request: httpx.Request) -> httpx.Response:
+    async def _apply_fault(
+        self, fate: CommandFault, request: httpx.Request
+    ) -> httpx.Response:
         if fate in PROXY_STATUS:
             html = {"Content-Type": "text/html"}
             return httpx.Response(PROXY_STATUS[fate], headers=html, content=PROXY_PAGE)
         if fate in LATE_SECONDS:
             self._send_late(LATE_SECONDS[fate], request)
-        if fate is Fate.NEVER_ARRIVES or fate in LATE_SECONDS:
+        if fate is CommandFault.NEVER_ARRIVES or fate in LATE_SECONDS:
             raise httpx.ReadTimeout("the answer does not come")
         # Its own task: what has left arrives, though the program may die meanwhile.
         answer = await asyncio.shield(self._keep(self._forward(request)))
-        if fate is Fate.REPLY_LOST:
+        if fate is CommandFault.REPLY_LOST:
             raise httpx.ReadTimeout("the answer does not come")
-        if fate is Fate.RESET:
+        if fate is CommandFault.RESET:
             raise httpx.ReadError("connection reset")
-        if fate is Fate.ANSWERED_500:
+        if fate is CommandFault.ANSWERED_500:
             return httpx.Response(500, content=b"")
         return answer
 
@@ -131,8 +134,8 @@ class Wire(httpx.AsyncBaseTransport):
         self, work: Coroutine[None, None, httpx.Response]
     ) -> asyncio.Task[httpx.Response]:
         task = asyncio.ensure_future(work)
-        self.on_its_way.add(task)
-        task.add_done_callback(self.on_its_way.discard)
+        self.in_flight.add(task)
+        task.add_done_callback(self.in_flight.discard)
         return task
 
     async def _forward(self, request: httpx.Request) -> httpx.Response:
@@ -164,12 +167,14 @@ async def _left(request: httpx.Request) -> httpx.Request:
 
 
 @asynccontextmanager
-async def laid(clock: VirtualClock, patience_seconds: float) -> AsyncIterator[Wire]:
+async def faulty_transport(
+    clock: VirtualClock, patience_seconds: float
+) -> AsyncIterator[FaultyTransport]:
     """Lay a wire; in the end whatever is on its way is given up."""
-    wire = Wire(clock, patience_seconds)
+    wire = FaultyTransport(clock, patience_seconds)
     try:
         yield wire
     finally:
-        for task in wire.on_its_way:
+        for task in wire.in_flight:
             task.cancel()
         await wire.cut()

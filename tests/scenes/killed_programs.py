@@ -53,26 +53,26 @@ def points_around(parts: Mapping[str, type]) -> Iterator[str]:
 
 
 @dataclass(slots=True)
-class Mortality:
+class KillPoint:
     """Ends a program when it meets a point for the `turn`-th time: nothing moves on."""
 
     point: str = ""
     turn: int = 1
     dead: asyncio.Event = field(default_factory=asyncio.Event)
-    met: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
 
-    async def meet(self, point: str) -> None:
-        self.met[point] += 1
-        if point == self.point and self.met[point] == self.turn:
+    async def reach(self, point: str) -> None:
+        self.counts[point] += 1
+        if point == self.point and self.counts[point] == self.turn:
             self.dead.set()
         if self.dead.is_set():
             await asyncio.Event().wait()
 
 
-class MortalPart:
+class KillablePart:
     """One protocol's implementation, with a point before and after each call."""
 
-    def __init__(self, inner: object, name: str, mortality: Mortality) -> None:
+    def __init__(self, inner: object, name: str, mortality: KillPoint) -> None:
         self._inner = inner
         self._name = name
         self._mortality = mortality
@@ -82,45 +82,45 @@ class MortalPart:
         point = f"{self._name}.{method}"
 
         async def call(*given: Any, **named: Any) -> Any:
-            await self._mortality.meet(f"{point}:before")
+            await self._mortality.reach(f"{point}:before")
             result = await work(*given, **named)
-            await self._mortality.meet(f"{point}:after")
+            await self._mortality.reach(f"{point}:after")
             return result
 
         return call
 
 
-class MortalStore:
+class KillableStore:
     """What may be used of the store: the parts with points, and no other."""
 
-    def __init__(self, store: SqliteStore, mortality: Mortality) -> None:
+    def __init__(self, store: SqliteStore, mortality: KillPoint) -> None:
         self.parts = {
-            name: MortalPart(getattr(store, name), name, mortality)
+            name: KillablePart(getattr(store, name), name, mortality)
             for name in PARTS | PLANNING | COUNTING
         }
 
-    def __getattr__(self, name: str) -> MortalPart:
+    def __getattr__(self, name: str) -> KillablePart:
         assert name in self.parts, f"no failpoints around store.{name}: add it to PARTS"
         return self.parts[name]
 
 
-class MortalWire(httpx.AsyncBaseTransport):
+class KillableTransport(httpx.AsyncBaseTransport):
     """A way to the platform with points; what has left goes on by itself."""
 
-    def __init__(self, inner: httpx.AsyncBaseTransport, mortality: Mortality) -> None:
+    def __init__(self, inner: httpx.AsyncBaseTransport, mortality: KillPoint) -> None:
         self._inner = inner
         self._mortality = mortality
         self._leaving: set[asyncio.Task[httpx.Response]] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        await self._mortality.meet(f"{request.method}:before")
+        await self._mortality.reach(f"{request.method}:before")
         leaving = asyncio.ensure_future(self._inner.handle_async_request(request))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._left)
         if request.method == "POST":
-            await self._mortality.meet("POST:during")
+            await self._mortality.reach("POST:during")
         answer = await asyncio.shield(leaving)
-        await self._mortality.meet(f"{request.method}:after")
+        await self._mortality.reach(f"{request.method}:after")
         return answer
 
     def _left(self, task: asyncio.Task[httpx.Response]) -> None:

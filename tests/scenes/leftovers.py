@@ -49,14 +49,14 @@ def new_log(name: str) -> Path:
     return Path(path)
 
 
-def tell(line: str) -> None:
+def add_report(line: str) -> None:
     """Keep what the end of the run says: of a worker's own output nothing is shown."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
     with (folder("told") / str(os.getpid())).open("a", encoding="utf-8") as file:
         file.write(f"{test}: {line}\n")
 
 
-def all_told() -> list[str]:
+def all_reports() -> list[str]:
     """Return what the tests of this session have told."""
     files = sorted(folder("told").iterdir())
     return sorted(line for file in files for line in file.read_text().splitlines())
@@ -112,7 +112,7 @@ def hits(logs: Iterable[Path], secrets: Iterable[str]) -> Iterator[str]:
             yield f"{log.name}:{number}: {shown[:300]}"
 
 
-def shows(file: Path, secrets: Iterable[str]) -> bool:
+def contains_any(file: Path, secrets: Iterable[str]) -> bool:
     """Tell whether a file holds any of these."""
     search = Search([secret.encode() for secret in secrets])
     return next(search.found_in(file.read_bytes()), None) is not None

@@ -76,7 +76,7 @@ async def outbox(shop: Shop) -> list[Any]:
     return list(reversed(listed))
 
 
-async def settled(shop: Shop) -> list[Any]:
+async def idle_outbox(shop: Shop) -> list[Any]:
     """The outbox once nothing in it is due any more."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scenes import payloads
 from scenes.daemon import Office
-from scenes.databases import started_store, take
+from scenes.databases import append_and_fold, started_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def lone_office(more: str = "") -> Iterator[Office]:
 async def fill(office: Office, *bodies: bytes) -> None:
     """Fold deliveries into the office's mirror, as its daemon would have."""
     async with started_store(office.database) as store:
-        assert await take(store, *bodies) == []
+        assert await append_and_fold(store, *bodies) == []
 
 
 def orders(count: int, first: int = 1001) -> list[bytes]:

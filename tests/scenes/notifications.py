@@ -12,7 +12,7 @@ from backhaul.connect.health import Health
 from backhaul.store.deliveries import Subscriber
 from backhaul_sdk import Applied, Change, Connector, Found, Unknown
 from backhaul_sdk.contract import TOPICS
-from scenes.back_office import Desk, Options
+from scenes.back_office import Options, ScriptedConnector
 from scenes.stored import rows_of
 
 if TYPE_CHECKING:
@@ -22,54 +22,58 @@ if TYPE_CHECKING:
     from backhaul_sdk import LookedUp, Pushed
 
 
-class Mute(Connector[Options]):
+class PushOnly(Connector[Options]):
     """Writes news down, or does as told; cannot be asked what it has."""
 
-    spec = Desk.spec
+    spec = ScriptedConnector.spec
 
     def __init__(self, instance: str = "books") -> None:
         super().__init__(instance, Options())
-        self.told: list[Change] = []
-        self.says: deque[Any] = deque()
+        self.changes: list[Change] = []
+        self.outcomes: deque[Any] = deque()
 
     async def push(self, change: Change) -> Pushed:
-        said = self.says.popleft() if self.says else Applied("r1")
+        said = self.outcomes.popleft() if self.outcomes else Applied("r1")
         if isinstance(said, Applied):
-            self.told.append(change)
+            self.changes.append(change)
         answer: Pushed = _answer(said)
         return answer
 
-    def heard(self) -> list[tuple[str, str]]:
-        return [(change.topic, change.object_id) for change in self.told]
+    def received(self) -> list[tuple[str, str]]:
+        return [(change.topic, change.object_id) for change in self.changes]
 
 
-class Receiver(Mute):
+class Deduplicating(PushOnly):
     """Takes each id once, and hears again what may have been lost."""
 
-    spec = replace(Desk.spec, takes_once=True)
+    spec = replace(ScriptedConnector.spec, takes_once=True)
 
     def __init__(self, instance: str = "books") -> None:
         super().__init__(instance)
-        self.came: list[str] = []
+        self.received_ids: list[str] = []
 
     async def push(self, change: Change) -> Pushed:
-        self.came.append(change.id)
+        self.received_ids.append(change.id)
         return await super().push(change)
 
 
-class Books(Mute):
+class WithLookup(PushOnly):
     """Can be asked, too."""
 
     def __init__(self, instance: str = "books") -> None:
         super().__init__(instance)
-        self.finds: deque[Any] = deque()
-        self.looked: list[str] = []
+        self.lookup_outcomes: deque[Any] = deque()
+        self.lookups: list[str] = []
 
     async def lookup(self, change: Change) -> LookedUp:
-        self.looked.append(change.id)
-        said = self.finds.popleft() if self.finds else Unknown("who knows")
+        self.lookups.append(change.id)
+        said = (
+            self.lookup_outcomes.popleft()
+            if self.lookup_outcomes
+            else Unknown("who knows")
+        )
         if isinstance(said, Found):
-            self.told.append(change)
+            self.changes.append(change)
         answer: LookedUp = _answer(said)
         return answer
 
@@ -80,7 +84,7 @@ def _answer(said: Any) -> Any:
     return said
 
 
-def sink_of(
+def delivery_worker(
     books: Connector[Any],
     store: Store,
     clock: Clock,
@@ -99,13 +103,13 @@ def sink_of(
     )
 
 
-async def deliver(sink: DeliveryWorker) -> None:
+async def deliver_all(sink: DeliveryWorker) -> None:
     """Let the sink do all that it can do now."""
     while await sink.step():
         pass
 
 
-def owed(store: Store, topic: str = "order.") -> list[tuple[Any, ...]]:
+def deliveries_of(store: Store, topic: str = "order.") -> list[tuple[Any, ...]]:
     """Return the deliveries of topics that begin so."""
     return [
         row

@@ -28,8 +28,8 @@ from backhaul.settings import Push
 from backhaul.store.matching import NewCommand
 from backhaul.store.records import Matched, NewRecord
 from scenes import payloads
-from scenes.clock import START, VirtualClock, settle_down
-from scenes.databases import started_store, take
+from scenes.clock import START, VirtualClock, run_ready_tasks
+from scenes.databases import append_and_fold, started_store
 from scenes.scripted_platform import (
     Behave,
     Connection,
@@ -190,9 +190,9 @@ class Scene:
         """Let the dispatcher poll twice, so that it sends whatever it can send now."""
         for _ in range(2):
             self.dispatcher.wake()
-            await settle_down()
+            await run_ready_tasks()
             await self.store.kv.get("whatever")
-            await settle_down()
+            await run_ready_tasks()
 
     async def pass_time(self, seconds: float) -> None:
         await self.clock.advance(seconds)
@@ -201,7 +201,12 @@ class Scene:
 
     async def fold(self, order: payloads.Document) -> None:
         """Receive and fold an `orders/updated` webhook."""
-        assert await take(self.store, payloads.envelope("orders/updated", order)) == []
+        assert (
+            await append_and_fold(
+                self.store, payloads.envelope("orders/updated", order)
+            )
+            == []
+        )
         self.dispatcher.wake()
 
     def logged(self, action: str) -> list[str]:

@@ -43,7 +43,7 @@ class Served:
     url: str
     session: aiohttp.ClientSession
     arrivals: RequestLimits
-    signers: SecretRegistry
+    webhook_secrets: SecretRegistry
     woken: int = 0
 
     @property

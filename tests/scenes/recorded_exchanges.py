@@ -71,7 +71,7 @@ class Recorder:
 
 
 @dataclass(slots=True)
-class Heard:
+class ExchangeFiles:
     """What this process and the servers that it started have heard, in turn."""
 
     here: list[Exchange] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Heard:
         self.files[Path(name)] = 0
         return Path(name)
 
-    def take(self) -> Iterator[Exchange]:
+    def read_new(self) -> Iterator[Exchange]:
         """Yield what was not taken before."""
         while self.here:
             yield self.here.pop(0)
@@ -95,8 +95,8 @@ class Heard:
             yield from (Exchange(**json.loads(line)) for line in whole.splitlines())
 
 
-HEARD = Heard()
-HERE = Recorder(HEARD.here.append)
+EXCHANGE_FILES = ExchangeFiles()
+HERE = Recorder(EXCHANGE_FILES.here.append)
 
 
 def recorder_to(file: Path) -> Recorder:

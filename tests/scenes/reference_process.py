@@ -15,7 +15,7 @@ from typing import Any
 
 from scenes import leftovers, tracking_tokens
 from scenes.loop_guard import on_purpose
-from scenes.recorded_exchanges import HEARD, VARIABLE
+from scenes.recorded_exchanges import EXCHANGE_FILES, VARIABLE
 from scenes.waiting import HANG_SECONDS
 
 TESTS = Path(__file__).parents[1]
@@ -134,7 +134,7 @@ class ReferenceProcess:
             **os.environ,
             "PYTHONUNBUFFERED": "1",
             "PYTHONPATH": f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-            VARIABLE: str(HEARD.file()),
+            VARIABLE: str(EXCHANGE_FILES.file()),
         }
         leftovers.keep_log(self.log)
         with self.log.open("a") as log:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from backhaul.core.webhook import TOPICS
-from scenes.daemon import NOBODY, DaemonProcess, Office
+from scenes.daemon import UNUSED_ADDRESS, DaemonProcess, Office
 from scenes.loop_guard import on_purpose
 from scenes.waiting import await_true
 
@@ -115,7 +115,7 @@ def replicas(
     The platform's webhooks go to the last one, as a load balancer might choose.
     """
     ports = free_ports(2 * count)
-    body = {"address": NOBODY, "topics": TOPICS}
+    body = {"address": UNUSED_ADDRESS, "topics": TOPICS}
     hook = platform.v1("POST", "/webhooks", body).data()
     key = platform.store().api_key
     made = []

@@ -100,7 +100,7 @@ def make_files(folder: Path) -> Files:
     return Files(backup, parts)
 
 
-def lay(files: Files, place: Path, state: tuple[str, ...]) -> None:
+def place_files(files: Files, place: Path, state: tuple[str, ...]) -> None:
     for suffix, word in zip(("", "-wal", "-shm", "-journal"), state, strict=True):
         path = file_replacement.part(place, suffix)
         if word == FOLDER:
@@ -110,7 +110,7 @@ def lay(files: Files, place: Path, state: tuple[str, ...]) -> None:
             path.write_bytes(files.parts[suffix, word])
 
 
-def lying(place: Path) -> dict[str, object]:
+def list_place(place: Path) -> dict[str, object]:
     """Return what lies in the place: bytes, and the names in a folder."""
     return {
         suffix: path.read_bytes()

@@ -23,21 +23,21 @@ class Manager:
     def __init__(self, ears: socket.socket, address: str) -> None:
         self._ears = ears
         self.environ = {"NOTIFY_SOCKET": address}
-        self.heard: list[list[str]] = []
+        self.received: list[list[str]] = []
 
-    def hears(self, line: str) -> bool:
+    def has_received(self, line: str) -> bool:
         """Tell whether a line was heard since the last one that was asked for."""
         self._listen()
-        for place, lines in enumerate(self.heard):
+        for place, lines in enumerate(self.received):
             if line in lines:
-                del self.heard[: place + 1]
+                del self.received[: place + 1]
                 return True
         return False
 
     def _listen(self) -> None:
         while True:
             try:
-                self.heard.append(self._ears.recv(4_096).decode().splitlines())
+                self.received.append(self._ears.recv(4_096).decode().splitlines())
             except BlockingIOError:
                 return
 

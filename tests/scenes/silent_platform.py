@@ -12,7 +12,7 @@ from backhaul.app.daemon import Daemon, Environment
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.store import open_store
-from scenes.daemon import NOBODY, Office
+from scenes.daemon import UNUSED_ADDRESS, Office
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ class Hanging(httpx.AsyncBaseTransport):
 
 
 @asynccontextmanager
-async def met_before() -> AsyncIterator[Office]:
+async def office_with_known_store() -> AsyncIterator[Office]:
     """An office whose platform need not be asked whose store it is."""
-    made = Office(NOBODY.removesuffix("/hook"), "svc_live_" + "0" * 40)
+    made = Office(UNUSED_ADDRESS.removesuffix("/hook"), "svc_live_" + "0" * 40)
     store = open_store(made.place, SystemClock())
     store.start()
     facts = f'{{"store_id":"{STORE_ID}","currency":"INR"}}'

@@ -29,7 +29,7 @@ from backhaul.store.records import NewRecord
 from backhaul_reference.platform.quirks import NONE, parse
 from backhaul_reference.platform.state.webhook_outbox import TOPICS
 from backhaul_sdk import StockAdjustment, StockLevel
-from faults.capturing import become
+from faults.capturing import set_quirks
 from scenes.databases import started_store
 from scenes.pushing import cancel_task
 from scenes.reference_shop import cart, open_shop
@@ -120,9 +120,9 @@ class StockSystem:
 
     async def add_product(self, stock: int = 10, **values: Any) -> Any:
         sku = f"LAMP-{next(_KEYS)}"
-        await become(self.shop, NONE)
+        await set_quirks(self.shop, NONE)
         product = await self.shop.product(stock, **({"sku": sku} | values))
-        await become(self.shop, parse(self.quirks))
+        await set_quirks(self.shop, parse(self.quirks))
         await until(lambda: self.has_mirrored(product["id"]), "the product is mirrored")
         return product
 
@@ -161,7 +161,7 @@ class StockSystem:
 
     async def remove_quirks(self) -> None:
         """Let the platform behave without quirks from now on."""
-        await become(self.shop, NONE)
+        await set_quirks(self.shop, NONE)
 
     def pause_adjustments(self) -> None:
         """Do not send adjustments that are planned from now on."""
@@ -227,7 +227,7 @@ async def stock_system(
     `place` is the database, `folder` has the store's data.
     """
     async with open_shop(folder / "shop") as shop:
-        await become(shop, parse(quirks))
+        await set_quirks(shop, parse(quirks))
         async with working(
             place, shop, counts or {ERP: {}}, push or EARLY_CHECKS
         ) as system:

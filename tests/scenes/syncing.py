@@ -52,7 +52,7 @@ def full_syncs(database: Path) -> int:
     return len(ended)
 
 
-def drift(walks: list[dict[str, Any]]) -> Found:
+def found_drift(walks: list[dict[str, Any]]) -> Found:
     """Return what was found by kind, without the zeros."""
     found = {
         walk["kind"]: {name: walk[name] for name in DRIFTS if walk[name]}
@@ -74,7 +74,7 @@ def is_move(entry: Any) -> bool:
     return bool(entry["reason"] != "INITIAL_STOCK")
 
 
-def untold(state: Any, database: Path) -> Found:
+def missed_changes(state: Any, database: Path) -> Found:
     """Count, from both sides' own books, what the mirror missed: rows and moves."""
     books = read_daemon_rows(database, "main", "bench")
     held = {

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def seen(*arguments: str, config: Path, columns: int, lines: int) -> list[str]:
+def terminal_lines(
+    *arguments: str, config: Path, columns: int, lines: int
+) -> list[str]:
     """Run `backhaul` at a terminal; return the lines, without their colors."""
     ours, theirs = pty.openpty()
     size = struct.pack("HHHH", lines, columns, 0, 0)
@@ -41,7 +43,7 @@ def seen(*arguments: str, config: Path, columns: int, lines: int) -> list[str]:
     return _STEERING.sub("", text).replace("\r", "").splitlines()
 
 
-def at_a_terminal(config: Path, answer: bytes, *arguments: str) -> tuple[int, str]:
+def run_at_terminal(config: Path, answer: bytes, *arguments: str) -> tuple[int, str]:
     """Run `backhaul` where somebody types; return its exit code and what it said."""
     ours, theirs = pty.openpty()
     os.write(ours, answer)

@@ -65,7 +65,9 @@ def check_daemon(folder: Path) -> None:
 
 
 def check_files(folder: Path, tokens: Collection[str]) -> None:
-    holders = {str(path) for path in _files(folder) if leftovers.shows(path, tokens)}
+    holders = {
+        str(path) for path in _files(folder) if leftovers.contains_any(path, tokens)
+    }
     assert not holders, f"tracking tokens are in {sorted(holders)}"
 
 

@@ -105,7 +105,7 @@ class TrytonServer:
         )
 
     @contextmanager
-    def house(self) -> Iterator[House]:
+    def log_in(self) -> Iterator[House]:
         """Log in as the people who work in it."""
         with on_purpose():
             house = House(self.url, PASSWORD)

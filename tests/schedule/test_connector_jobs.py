@@ -18,8 +18,8 @@ from backhaul.errors import BackhaulError
 from backhaul.settings import Settings
 from backhaul.settings.jobs import polling_job
 from backhaul_sdk import Batch
-from scenes.back_office import Desk, host_of, shipped
-from scenes.clock import SettableClock, VirtualClock, settle_down
+from scenes.back_office import ScriptedConnector, fulfillment_record, host_of
+from scenes.clock import SettableClock, VirtualClock, run_ready_tasks
 from scenes.databases import started_store
 from scenes.jobs import STORE, runs
 from scenes.waiting import until
@@ -54,7 +54,7 @@ class Life:
     path: Path
     jobs: Jobs
     schedule: Schedule
-    desk: Desk
+    desk: ScriptedConnector
 
     def runs(self) -> list[tuple[Any, ...]]:
         return runs(self.path)
@@ -62,7 +62,7 @@ class Life:
     async def polled(self) -> int:
         """Return how often the desk was polled, once all that is due has run."""
         for _ in range(5):
-            await settle_down()
+            await run_ready_tasks()
             await asyncio.to_thread(runs, self.path)
         return len(self.desk.cursors)
 
@@ -73,7 +73,7 @@ async def life(
 ) -> AsyncIterator[Life]:
     """Run the jobs at this time or `later`, when nothing is started."""
     clock = SettableClock(datetime.now(UTC) + later)
-    schedule, desk = Schedule(clock, lambda: 0.0), Desk("erp")
+    schedule, desk = Schedule(clock, lambda: 0.0), ScriptedConnector("erp")
     desk.waiting += batches
     async with started_store(path, clock) as store:
         jobs = Jobs(settings, store.job_runs, clock, schedule)
@@ -100,7 +100,10 @@ def path(tmp_path: Path) -> Path:
 async def test_a_cron_line_that_was_missed_polls_once_and_is_written_down(
     path: Path,
 ) -> None:
-    settings, batch = settings_of(**AT_SIX), Batch(records=[shipped()], cursor="1")
+    settings, batch = (
+        settings_of(**AT_SIX),
+        Batch(records=[fulfillment_record()], cursor="1"),
+    )
     async with life(path, settings, -100 * HOUR):
         pass
     async with life(path, settings, timedelta(), batch) as now:
@@ -200,7 +203,7 @@ class TestPolls:
 
     async def next(self, polls: PollSchedule) -> asyncio.Task[bool]:
         task = asyncio.create_task(polls.next(lambda: None))
-        await settle_down()
+        await run_ready_tasks()
         return task
 
     async def begun(self, clock: VirtualClock) -> PollSchedule:

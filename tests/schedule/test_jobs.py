@@ -13,7 +13,7 @@ from backhaul.app.schedule import Schedule
 from backhaul.core.clock import to_text
 from backhaul.errors import BackhaulError, Busy
 from backhaul.store.operations import JobRun, Trigger
-from scenes.clock import VirtualClock, settle_down
+from scenes.clock import VirtualClock, run_ready_tasks
 from scenes.databases import locked, started_store
 from scenes.jobs import program, settings_of
 from scenes.pushing import scene, working
@@ -43,7 +43,7 @@ async def settled(life: Program) -> None:
     """Let what is due be run and written down."""
     for _ in range(3):
         await life.store.kv.get("whatever")
-        await settle_down()
+        await run_ready_tasks()
 
 
 @pytest.mark.parametrize("job", [{"every": "1h"}, AT_SIX], ids=str)

@@ -11,7 +11,7 @@ import pytest
 from backhaul.app.schedule import WATCH_SECONDS, Schedule
 from backhaul.core.clock import SystemClock
 from backhaul.settings.jobs import Job
-from scenes.clock import SettableClock, VirtualClock, settle_down
+from scenes.clock import SettableClock, VirtualClock, run_ready_tasks
 from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ async def test_late_runs_are_made_up_for_once(schedule: Schedule) -> None:
     schedule.add("late", job(every="1m"), call, last)
     schedule.start()
     await called.wait()
-    await settle_down()
+    await run_ready_tasks()
     assert calls == 1
     next_run = schedule.next_runs()["late"]
     assert next_run is not None
@@ -118,7 +118,7 @@ async def test_a_request_for_a_job_that_was_removed_is_ignored(
     schedule.start()
     schedule.remove_all("push")
     start(None)
-    await settle_down()
+    await run_ready_tasks()
 
 
 async def test_job_that_fails_runs_again(schedule: Schedule) -> None:
@@ -210,7 +210,7 @@ async def test_a_clock_set_back_moves_intervals_only(
     schedule.start()
     watch = asyncio.ensure_future(schedule.watch())
     try:
-        await clock.asleep(WATCH_SECONDS)
+        await clock.await_sleeper(WATCH_SECONDS)
         before = schedule.next_runs()["job"]
         assert before is not None
         clock.set_by(jump)

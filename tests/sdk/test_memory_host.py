@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_sdk import Bad, StockAdjustment
 from backhaul_sdk.testing import MemoryDocuments, MemoryHost
-from scenes.back_office import Desk, host_of
+from scenes.back_office import ScriptedConnector, host_of
 from scenes.databases import started_store
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ async def test_a_bad_row_that_was_corrected_at_its_source_is_stored() -> None:
 
 async def test_the_real_host_accepts_the_corrected_row_too(tmp_path: Path) -> None:
     async with started_store(tmp_path / "b.db") as store:
-        real = await states(host_of(Desk(), store).emit)
+        real = await states(host_of(ScriptedConnector(), store).emit)
     # It does not know the article yet.
     assert real == ["quarantined", "waiting", "duplicate", "duplicate"]
 
@@ -72,7 +72,7 @@ async def documents_after(store: DocumentStore) -> list[Any]:
 async def test_documents_in_memory_are_as_those_of_the_real_host(
     tmp_path: Path,
 ) -> None:
-    desk = Desk()
+    desk = ScriptedConnector()
     async with started_store(tmp_path / "b.db") as store:
         host_of(desk, store)
         real = await documents_after(desk.documents)

@@ -30,7 +30,14 @@ from backhaul.store.sqlite.connections import Connection
 from backhaul_sdk import StockLevel
 from scenes import payloads
 from scenes.clock import VirtualClock
-from scenes.databases import arrive, put_target, rows, started_store, take, write
+from scenes.databases import (
+    append_and_fold,
+    fold_in_turn,
+    put_target,
+    rows,
+    started_store,
+    write,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -78,7 +85,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     async with started_store(tmp_path / "backhaul.db", VirtualClock()) as started:
         product = payloads.envelope("products/update", payloads.product())
         order = payloads.envelope("orders/create", payloads.order("ord_1"))
-        assert await take(started, product, order) == []
+        assert await append_and_fold(started, product, order) == []
         yield started
 
 
@@ -258,7 +265,7 @@ async def test_a_count_beside_a_damaged_command_is_computed(
 ) -> None:
     """What is planned and damaged will not leave, so it is no promise."""
     moved = payloads.stock_change(at=1, adjustment_id="adj_1")
-    await take(store, payloads.envelope("inventory/level_update", moved))
+    await append_and_fold(store, payloads.envelope("inventory/level_update", moved))
     put(store, BAD, "planned", damaged)
     put(store, "d" * 32, "planned", damaged, ("cancel", "ord_1"))
     put(store, "e" * 32, "applied", damaged, effect="adj_1")
@@ -282,7 +289,7 @@ async def test_a_damaged_adjustment_of_a_count_is_known_by_its_id(
 ) -> None:
     """A foreign movement it would be taken for, and be made good a second time."""
     moved = payloads.stock_change(at=1, adjustment_id="adj_1")
-    await take(store, payloads.envelope("inventory/level_update", moved))
+    await append_and_fold(store, payloads.envelope("inventory/level_update", moved))
     put_target(store.path, GOOD, state="applied")
     put(store, step_id("main", "books", GOOD, 0), "applied", damaged, effect="adj_1")
     shelf = asked(store, lambda c: stock_snapshot.load_snapshot(c, VALUES, 12))
@@ -382,7 +389,7 @@ async def test_subscribers_of_orders_receive_the_other_orders(
     books = Subscriber(instance="books", store="main", topics=topics, begin="all")
     await store.deliveries.subscribe(books)
     order = payloads.envelope("orders/create", payloads.order("ord_2"))
-    assert await take(store, order) == []
+    assert await append_and_fold(store, order) == []
     while await store.deliveries.fan_out(books, 9.0):
         pass
     change = "UPDATE orders SET document = CAST(? AS TEXT) WHERE id = 'ord_1'"
@@ -397,7 +404,7 @@ async def test_subscribers_of_orders_receive_the_other_orders(
     (asked_for,) = await store.refetch_queue.next("main", 9)
     assert (asked_for.kind, asked_for.object_id) == ("order", "ord_1")
     again = payloads.read("orders/reread", payloads.order("ord_1"))
-    await arrive(store, again)
+    await fold_in_turn(store, again)
     whole = "SELECT json_valid(document) FROM orders WHERE id = 'ord_1'"
     assert rows(store.path, whole) == [(1,)]
     doubtful = DeliveryOutcome(cause=Cause.UNKNOWN, reason="no answer", due_at=NOW)

@@ -18,7 +18,7 @@ from backhaul.store.records import Known, NewRecord, Unmatched
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import plan
-from scenes.databases import rows, started_store, take, write
+from scenes.databases import append_and_fold, rows, started_store, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -209,11 +209,13 @@ async def test_a_part_with_a_damaged_id_is_replaced_by_the_next_event(
     """The damaged row would count the same units, or the same parcel, a second time."""
     shipped = payloads.shipment("shp_1", trackingNumber="T-7")
     order = payloads.order("ord_1", shipments=[shipped])
-    await take(store, payloads.envelope("orders/create", order))
+    await append_and_fold(store, payloads.envelope("orders/create", order))
     damage = f"UPDATE {table} SET id = CAST(x'6cff' AS TEXT) WHERE id = ?"  # noqa: S608 - ours
     change(store.path, damage, id_)
     later = {**order, "note": "later", "updatedAt": payloads.instant(9)}
-    assert await take(store, payloads.envelope("orders/updated", later)) == []
+    assert (
+        await append_and_fold(store, payloads.envelope("orders/updated", later)) == []
+    )
     assert rows(store.path, f"SELECT id FROM {table}") == [(id_,)]  # noqa: S608 - ours
 
 
@@ -221,12 +223,14 @@ async def test_a_damaged_order_stops_no_other_order_of_its_slice(
     store: SqliteStore,
 ) -> None:
     orders = [payloads.order(f"ord_{n}") for n in (1, 2, 3)]
-    await take(store, *(payloads.envelope("orders/create", one) for one in orders))
+    await append_and_fold(
+        store, *(payloads.envelope("orders/create", one) for one in orders)
+    )
     damage = "UPDATE orders SET seen_at = x'ff' WHERE id = ?"
     change(store.path, damage, "ord_2")
     later = {"status": "FULFILLED", "updatedAt": payloads.instant(9)}
     events = [payloads.envelope("orders/updated", one | later) for one in orders]
-    ((event, problem),) = await take(store, *events)
+    ((event, problem),) = await append_and_fold(store, *events)
     assert (event, problem.state) == (5, "quarantined")
     found = rows(store.path, "SELECT id, status FROM orders ORDER BY id")
     assert found == [
@@ -242,10 +246,12 @@ async def test_a_level_with_a_damaged_id_is_deleted_with_its_variant(
     shown = payloads.product(
         variants=[payloads.variant("var_1", 5), payloads.variant("var_2", 6)]
     )
-    await take(store, payloads.envelope("products/create", shown))
+    await append_and_fold(store, payloads.envelope("products/create", shown))
     damage = "UPDATE inventory_levels SET variant_id = CAST(x'6cff' AS TEXT)"
     change(store.path, f"{damage} WHERE variant_id = ?", "var_1")
     later = {**shown, "title": "New", "updatedAt": payloads.instant(9)}
-    assert await take(store, payloads.envelope("products/update", later)) == []
+    assert (
+        await append_and_fold(store, payloads.envelope("products/update", later)) == []
+    )
     levels = "SELECT variant_id, stock FROM inventory_levels ORDER BY variant_id"
     assert rows(store.path, levels) == [("var_1", 5), ("var_2", 6)]

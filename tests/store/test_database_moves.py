@@ -17,7 +17,7 @@ from backhaul.store.postgres.database import open_store as open_server
 from backhaul.store.sqlite.opening import open_store
 from scenes import payloads
 from scenes.commands import plan
-from scenes.databases import fold_all, rows, started_store, take
+from scenes.databases import append_and_fold, fold_all, rows, started_store
 from scenes.postgres import postgres
 from store.move_places import contents, fill, is_usable, moved, random_rows, some_rows
 
@@ -125,7 +125,7 @@ async def test_new_ids_follow_those_that_were_moved(
     path, url = tmp_path / "backhaul.db", server.empty()
     body = payloads.envelope("orders/create", payloads.order("ord_1"))
     async with started_store(path) as store:
-        await take(store, body, body, body)
+        await append_and_fold(store, body, body, body)
     moved(path, url)
     there = open_server(url, SystemClock())
     there.start()
@@ -145,7 +145,7 @@ async def test_an_event_is_folded_once_wherever_it_waits(
         for number in range(4)
     ]
     async with started_store(path) as store:
-        await take(store, *bodies[:2])
+        await append_and_fold(store, *bodies[:2])
         await store.inbox.append(payloads.arrival(bodies[2]))
     moved(path, url)
     there = open_server(url, SystemClock())

@@ -30,9 +30,9 @@ from scenes.restore_places import (
     OWN,
     WORST,
     Files,
-    lay,
-    lying,
+    list_place,
     make_files,
+    place_files,
     require_equal,
 )
 
@@ -56,8 +56,8 @@ def test_a_step_that_fails_leaves_all_as_it_was(
 ) -> None:
     """Each rename and each flush of the placing fails once, and the checks as well."""
     place = tmp_path / "backhaul.db"
-    lay(files, place, state)
-    before = lying(place)
+    place_files(files, place, state)
+    before = list_place(place)
     for failing in range(1, 100):
         steps = 0
 
@@ -86,7 +86,7 @@ def test_a_step_that_fails_leaves_all_as_it_was(
             else:
                 break
         assert "the database is unchanged" in said
-        assert lying(place) == before
+        assert list_place(place) == before
         assert sorted(tmp_path.iterdir()) == [
             file_replacement.part(place, suffix) for suffix in sorted(before)
         ]
@@ -135,8 +135,8 @@ def test_a_kill_leaves_the_old_place_or_the_restored_one(
     for line in range(1, 1_000):
         place = tmp_path / str(line) / "backhaul.db"
         place.parent.mkdir()
-        lay(files, place, state)
-        before = lying(place)
+        place_files(files, place, state)
+        before = list_place(place)
         if not killed_at(line, partial(replace, files.backup, place)):
             break
         was_interrupted = file_replacement.is_interrupted(place)
@@ -147,9 +147,9 @@ def test_a_kill_leaves_the_old_place_or_the_restored_one(
                 )
                 killed_at(1 + again * 5 % 37, undo)
         file_replacement.undo_interrupted(place, may_be_absent=True)
-        assert lying(place) in (before, restored)
-        ends.add((was_interrupted, lying(place) == restored))
-    assert lying(place) == restored
+        assert list_place(place) in (before, restored)
+        ends.add((was_interrupted, list_place(place) == restored))
+    assert list_place(place) == restored
     assert ends == {(False, False), (True, False), (False, True)}
 
 
@@ -168,7 +168,7 @@ def _die(_: Path) -> None:
 def interrupted(files: Files, tmp_path: Path) -> Path:
     """A place with a restore that was killed once the backup was in place."""
     place = tmp_path / "backhaul.db"
-    lay(files, place, (OWN, OWN, OWN, ABSENT))
+    place_files(files, place, (OWN, OWN, OWN, ABSENT))
 
     def work() -> None:
         file_replacement._remove_intent = _die
@@ -239,17 +239,17 @@ def test_a_log_of_the_restored_database_does_not_stay_beside_the_old_one(
 ) -> None:
     """As of a program that opened the database before the restore was undone."""
     place = tmp_path / "backhaul.db"
-    lay(files, place, (OWN, ABSENT, ABSENT, ABSENT))
-    before = lying(place)
+    place_files(files, place, (OWN, ABSENT, ABSENT, ABSENT))
+    before = list_place(place)
 
     def work() -> None:
         file_replacement._remove_intent = _die
         restoring.restore(files.backup, place, ["main"], CLOCK)
 
     assert killed_at(10_000, work)
-    lay(files, place, (ABSENT, FOREIGN, FOREIGN, FOREIGN))
+    place_files(files, place, (ABSENT, FOREIGN, FOREIGN, FOREIGN))
     assert file_replacement.undo_interrupted(place)
-    assert lying(place) == before
+    assert list_place(place) == before
 
 
 @pytest.mark.parametrize("suffix", [*file_backup.SIDES, ""])
@@ -263,8 +263,8 @@ def test_a_disturbed_place_before_the_check_undoes_the_restore(
 ) -> None:
     """A foreign log that lies there again, or a changed character in a row."""
     place = tmp_path / "backhaul.db"
-    lay(files, place, state)
-    before, check = lying(place), file_backup.check
+    place_files(files, place, state)
+    before, check = list_place(place), file_backup.check
 
     def disturbed(path: Path, *options: Any) -> None:
         if path == place and suffix:
@@ -279,5 +279,5 @@ def test_a_disturbed_place_before_the_check_undoes_the_restore(
     monkeypatch.setattr(file_backup, "check", disturbed)
     with pytest.raises(BackhaulError):
         restoring.restore(files.backup, place, ["main"], CLOCK)
-    assert lying(place) == before
+    assert list_place(place) == before
     assert not file_replacement.is_interrupted(place)

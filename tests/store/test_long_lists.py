@@ -15,7 +15,7 @@ from backhaul.store import database_at
 from backhaul.store.filters import Filter, Sort
 from backhaul.store.sql.read_models.lists import SqlLists
 from backhaul.store.sql.selection import SCANNED
-from scenes.databases import make_database, opened, write
+from scenes.databases import make_database, open_for_reading, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,7 +175,7 @@ class Explained:
 def test_an_index_finds_the_rows(
     rows: str, terms: dict[str, str], index: str, place: Path
 ) -> None:
-    with closing(opened(place)) as connection:
+    with closing(open_for_reading(place)) as connection:
         explained = Explained(connection)
         reader = SqlLists(explained)  # type: ignore[arg-type]
         LISTS[rows](reader, Filter(**terms), 9, None, Sort.NEWEST, None)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from backhaul.errors import BackhaulError
 from backhaul.store import sql
 from backhaul.store.sqlite.movable_rows import is_json, tables
 from backhaul.store.sqlite.moving import open_source
-from scenes.damaged_rows import lose, overwrite, overwrite_text
+from scenes.damaged_rows import delete_rows, overwrite, overwrite_text
 from store.move_places import contents, fill, some_rows
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_json_that_only_resembles_damage_is_moved(path: Path, text: str) -> None
 
 def test_rows_of_one_kind_do_not_excuse_another(path: Path) -> None:
     """The types of a right row are remembered, those of a wrong one are not."""
-    lose(path, "kv")
+    delete_rows(path, "kv")
     fill(path, {"kv": [("a", "1"), ("b", "2"), ("c", "3")]})
     overwrite(path, "kv", {"value": b"2"}, name="b")
     with pytest.raises(BackhaulError, match="row with name 'b'"):

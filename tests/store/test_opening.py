@@ -29,7 +29,7 @@ from backhaul.store.sqlite.connections import open_reader, open_writer
 from backhaul.store.sqlite.migrations import migrations
 from backhaul.store.sqlite.opening import open_store, pending
 from backhaul.store.sqlite.restoring import restore
-from scenes.databases import count, rows, started_store, take
+from scenes.databases import append_and_fold, count, rows, started_store
 from scenes.payloads import envelope, order
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ async def test_a_database_of_the_first_release_is_upgraded(tmp_path: Path) -> No
 async def test_opening_again_keeps_all_rows(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
     async with started_store(path) as store:
-        await take(store, envelope("orders/create", order()))
+        await append_and_fold(store, envelope("orders/create", order()))
     before = rows(path, "SELECT sql FROM sqlite_master ORDER BY name")
     async with started_store(path):
         assert count(path, "orders") == 1
@@ -238,7 +238,7 @@ async def test_a_backup_from_before_the_first_release_is_refused(
 ) -> None:
     path = tmp_path / "backhaul.db"
     async with started_store(path) as store:
-        await take(store, envelope("orders/create", order()))
+        await append_and_fold(store, envelope("orders/create", order()))
     before = path.read_bytes()
     with pytest.raises(CorruptData, match=r"unreleased.db: .*before 0.1.0"):
         restore(unreleased, path, ["main"], SystemClock())

@@ -22,7 +22,7 @@ from backhaul.store.sqlite.database import SqliteStore
 from scenes import payloads
 from scenes.clock import VirtualClock
 from scenes.commands import plan
-from scenes.databases import make_database, rows, take, write
+from scenes.databases import append_and_fold, make_database, rows, write
 
 if TYPE_CHECKING:
     import sqlite3
@@ -190,7 +190,7 @@ async def test_changes_of_a_product_do_not_read_its_lane(tmp_path: Path) -> None
             change = payloads.stock_change(at=1, adjustment_id="adj_1")
             told = payloads.envelope("inventory/level_update", change)
             works = (
-                take(store, told),
+                append_and_fold(store, told),
                 store.deliveries.fan_out(BOOKS, 9.0),
                 store.deliveries.claim(BOOKS),
             )

@@ -21,7 +21,7 @@ from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.database import PostgresStore, open_store
 from backhaul.store.testing.command_scenes import plan, state_of
 from scenes.cluster_members import became_owner, run
-from scenes.daemon import NOBODY, Office, in_process
+from scenes.daemon import UNUSED_ADDRESS, Office, in_process
 from scenes.postgres import PASSWORD, postgres
 from scenes.waiting import HANG_SECONDS, await_true, until
 
@@ -48,7 +48,7 @@ def url(server: Postgres) -> str:
 
 @pytest.fixture
 def office(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
-    made = Office(NOBODY.removesuffix("/hook"), "svc_live_" + "0" * 40)
+    made = Office(UNUSED_ADDRESS.removesuffix("/hook"), "svc_live_" + "0" * 40)
     monkeypatch.setenv("BACKHAUL_DATABASE__URL", url)
     yield made
     made.remove()

@@ -15,7 +15,7 @@ from backhaul.store.sql.read_models.recent_changes import (
     QUERIES,
 )
 from backhaul.store.sql.records.submission import DETAIL
-from scenes.databases import opened, started_store
+from scenes.databases import open_for_reading, started_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ async def test_rows_are_found_by_their_keys(name: str, tmp_path: Path) -> None:
     path, query = tmp_path / "b.db", ASKED[name]
     async with started_store(path, SystemClock()):
         pass
-    with closing(opened(path)) as database:
+    with closing(open_for_reading(path)) as database:
         values = dict.fromkeys(re.findall(r":([a-z_]+)", query))
         rows = database.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall()
     steps = [step for *_, step in rows]

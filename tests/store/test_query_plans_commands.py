@@ -16,7 +16,7 @@ from backhaul.store.sql.stock_targets.stock_snapshot import (
     UNREPORTED,
     UNREPORTED_RESTOCK,
 )
-from scenes.databases import opened, started_store
+from scenes.databases import open_for_reading, started_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ async def test_a_query_reads_few_of_the_commands_that_took_effect(
     async with started_store(path, SystemClock()):
         pass
     values = dict.fromkeys(re.findall(r":([a-z_]+)", query))
-    with closing(opened(path)) as database:
+    with closing(open_for_reading(path)) as database:
         rows = database.execute(
             f"EXPLAIN QUERY PLAN {query}",
             values or ["main"] * query.count("?"),

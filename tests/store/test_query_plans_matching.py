@@ -12,7 +12,7 @@ from backhaul.store.sql.mirror.lookup import SIMILAR_SKUS
 from backhaul.store.sql.read_models import near_matches
 from backhaul.store.sql.stock_targets.count_coalescing import LISTED, OTHERS
 from backhaul.store.sql.stock_targets.full_lists import ABSENT, LATER, UNMATCHED
-from scenes.databases import make_database, opened
+from scenes.databases import make_database, open_for_reading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def steps(folder: Path, query: str) -> list[str]:
     path = folder / "b.db"
     make_database(path)
     values = dict.fromkeys(re.findall(r":([a-z_]+)", query), "")
-    with closing(opened(path)) as connection:
+    with closing(open_for_reading(path)) as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall()
     return [row[3] for row in plan]
 

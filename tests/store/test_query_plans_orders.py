@@ -10,7 +10,7 @@ import pytest
 
 from backhaul.core.clock import SystemClock
 from backhaul.store.sql.read_models.orders import ALL, OF_CUSTOMER, OF_TAB, WAITING
-from scenes.databases import opened, started_store
+from scenes.databases import open_for_reading, started_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ async def test_a_list_of_orders_reads_one_page(query: str, tmp_path: Path) -> No
     async with started_store(path, SystemClock()):
         pass
     values = dict.fromkeys(re.findall(r":([a-z_]+)", query), "x") | {"limit": 51}
-    with closing(opened(path)) as database:
+    with closing(open_for_reading(path)) as database:
         rows = database.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall()
     looks = [step for *_, step in rows if step.startswith(("SEARCH", "SCAN"))]
     assert looks == PLANS[query]

@@ -13,7 +13,7 @@ from backhaul.store.sql.dialect import render
 from backhaul.store.sql.read_models import stock, stock_details
 from backhaul.store.sqlite.dialect import FRAGMENTS
 from backhaul.store.stock_lists import PushState
-from scenes.databases import opened, started_store
+from scenes.databases import open_for_reading, started_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ async def test_a_page_of_stock_reads_no_table_whole(
     path = tmp_path / "b.db"
     async with started_store(path, SystemClock()):
         pass
-    with closing(opened(path)) as database:
+    with closing(open_for_reading(path)) as database:
         recorder: Any = Recorder(database)
         stock.find(recorder, FILTERS[name], ["main"], 101, None, sort, 10)
         stock_details.with_details(recorder, [("main", "prod_1", "var_1")])

@@ -18,7 +18,7 @@ from backhaul.store.postgres.database import open_store as open_server
 from backhaul.store.sqlite import file_replacement
 from backhaul.store.sqlite import moving as in_file
 from backhaul.store.sqlite.movable_rows import tables
-from scenes.damaged_rows import insert, lose, overwrite
+from scenes.damaged_rows import delete_rows, insert, overwrite
 from scenes.database_lock import LockOfAnotherProcess
 from scenes.databases import make_database
 from scenes.later_steps import later_version, make_older
@@ -370,7 +370,7 @@ def test_rows_that_break_a_rule_are_named_by_the_server(
 ) -> None:
     path = tmp_path / "backhaul.db"
     fill(path, some_rows())
-    lose(path, "inbox")
+    delete_rows(path, "inbox")
     said = refusal(path, server.empty())
     assert (
         "PostgreSQL cannot store the rows of event_outcomes: insert or update" in said

@@ -32,10 +32,10 @@ from scenes.restore_places import (
     OWN,
     WORST,
     Files,
-    lay,
-    lying,
+    list_place,
     made,
     make_files,
+    place_files,
     require_equal,
 )
 
@@ -61,8 +61,8 @@ def test_restored_equals_the_backup_whatever_lay_there(
     if has_manifest:
         manifest = manifest_of(files.backup).read_bytes()
         manifest_of(backup).write_bytes(manifest)
-    lay(files, place, state)
-    before = lying(place)
+    place_files(files, place, state)
+    before = list_place(place)
     done = restoring.restore(backup, place, ["main"], CLOCK)
     require_equal(place, files.backup)
     assert {path.name.rpartition("Z")[2]: path for path in done.moved}.keys() == {
@@ -70,7 +70,7 @@ def test_restored_equals_the_backup_whatever_lay_there(
     }
     if done.aside is not None:
         # Reading the database from before may rebuild its -shm, and nothing else.
-        after = lying(done.aside)
+        after = list_place(done.aside)
         assert {after[each] == before[each] for each in before if each != "-shm"} == {
             True
         }
@@ -82,8 +82,8 @@ def test_no_start_with_an_empty_database_beside_a_log(
 ) -> None:
     """SQLite would remove the log, with commits that are nowhere else."""
     place = tmp_path / "backhaul.db"
-    lay(files, place, (main, OWN, ABSENT, ABSENT))
-    before = lying(place)
+    place_files(files, place, (main, OWN, ABSENT, ABSENT))
+    before = list_place(place)
     with pytest.raises(
         CorruptData, match=r"the database is missing, but its write-ahead log"
     ):
@@ -91,7 +91,7 @@ def test_no_start_with_an_empty_database_beside_a_log(
     (found,) = check(place)
     assert (found.state, found.check) == (State.FAIL, "database")
     assert "backhaul restore FILE" in found.fix
-    assert lying(place) == before
+    assert list_place(place) == before
 
 
 @pytest.mark.parametrize("word", [OWN, FOREIGN, GARBAGE])
@@ -100,9 +100,9 @@ def test_no_start_with_a_backup_that_was_copied_beside_an_old_log(
 ) -> None:
     """SQLite would apply the log, and nobody would be told of wrong rows."""
     place = tmp_path / "backhaul.db"
-    lay(files, place, (ABSENT, word, ABSENT, ABSENT))
+    place_files(files, place, (ABSENT, word, ABSENT, ABSENT))
     place.write_bytes(files.backup.read_bytes())
-    before = lying(place)
+    before = list_place(place)
     with pytest.raises(
         CorruptData, match="belongs to another database; perhaps somebody copied"
     ):
@@ -110,14 +110,14 @@ def test_no_start_with_a_backup_that_was_copied_beside_an_old_log(
     (found,) = check(place)
     assert (found.state, found.check) == (State.FAIL, "database")
     assert "belongs to another database" in found.said
-    assert lying(place) == before
+    assert list_place(place) == before
     restoring.restore(files.backup, place, ["main"], CLOCK)
     require_equal(place, files.backup)
 
 
 def test_a_log_that_a_kill_left_is_applied(files: Files, tmp_path: Path) -> None:
     place = tmp_path / "backhaul.db"
-    lay(files, place, (OWN, OWN, OWN, ABSENT))
+    place_files(files, place, (OWN, OWN, OWN, ABSENT))
     open_store(place, CLOCK)
     assert rows(place, "SELECT count(*) FROM inbox") == [(55,)]
 
@@ -141,10 +141,10 @@ def test_a_database_that_a_program_has_open_is_not_moved(
     try:
         if absent:
             place.unlink()
-        before = lying(place)
+        before = list_place(place)
         with pytest.raises(AlreadyRunning, match="another program has the database"):
             restoring.restore(files.backup, place, ["main"], CLOCK)
-        assert lying(place) == before
+        assert list_place(place) == before
     finally:
         os.write(ended[1], b"1")
         os.waitpid(child, 0)
@@ -161,7 +161,7 @@ def test_through_a_symbolic_link_the_file_itself_is_replaced(
     for state in (OWN, OWN, OWN, ABSENT), (ABSENT, OWN, OWN, ABSENT):
         with suppress(FileNotFoundError):
             (disk / "real.db").unlink()
-        lay(files, disk / "real.db", state)
+        place_files(files, disk / "real.db", state)
         restoring.restore(files.backup, link, ["main"], CLOCK)
         require_equal(disk / "real.db", files.backup)
         assert link.is_symlink()
@@ -189,7 +189,7 @@ def test_a_place_that_is_no_file_is_no_backup(
 
 def test_the_database_itself_is_no_backup(files: Files, tmp_path: Path) -> None:
     place, link = tmp_path / "backhaul.db", tmp_path / "link.db"
-    lay(files, place, (OWN, ABSENT, ABSENT, ABSENT))
+    place_files(files, place, (OWN, ABSENT, ABSENT, ABSENT))
     link.hardlink_to(place)
     for named in (place, link):
         with pytest.raises(BackhaulError, match="this file is the database itself"):
@@ -254,13 +254,13 @@ def test_a_backup_that_is_not_what_its_manifest_says_is_refused(
     described = manifest_of(files.backup).read_bytes()
     manifest_of(backup).write_bytes(described)
     change(backup)
-    lay(files, place, (OWN, OWN, OWN, ABSENT))
-    before = lying(place)
+    place_files(files, place, (OWN, OWN, OWN, ABSENT))
+    before = list_place(place)
     with pytest.raises(CorruptData, match=said):
         restoring.restore(backup, place, ["main"], CLOCK)
     with pytest.raises(CorruptData, match=said):
         restoring.drill(backup, CLOCK)
-    assert lying(place) == before
+    assert list_place(place) == before
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
@@ -288,6 +288,6 @@ def test_a_copy_with_its_own_log_is_restored_with_it(
 ) -> None:
     """As of a daemon that was killed, whose files somebody copied."""
     backup, place = tmp_path / "copied.db", tmp_path / "backhaul.db"
-    lay(files, backup, (OWN, OWN, ABSENT, ABSENT))
+    place_files(files, backup, (OWN, OWN, ABSENT, ABSENT))
     restoring.restore(backup, place, ["main"], CLOCK)
     assert rows(place, "SELECT count(*) FROM inbox") == [(55,)]

@@ -404,7 +404,7 @@ async def test_an_event_that_fails_is_not_the_first_with_its_body(
         decoded = decode(event)
 
         def fold(mirror: MirrorWriter) -> Folded:
-            clock.passes(10)
+            clock.pass_seconds(10)
             return decoded.fold(mirror)
 
         return Decoded(fold, decoded.concerned)

@@ -8,7 +8,7 @@ import pytest
 
 from backhaul.sync.diff_repair import Comparison
 from backhaul.sync.on_demand import SyncDryRun
-from scenes.customers import GUEST, customer, forget, order, told_in
+from scenes.customers import GUEST, customer, erase, find_secrets, order
 from scenes.scripted_platform import document
 from scenes.stored import count, values_of
 from sync.conftest import reconciling
@@ -49,11 +49,11 @@ async def test_an_order_of_an_erased_customer_equals_that_of_the_platform(
     show(place, "/orders", ORDERS[whose])
     async with reconciling(place) as reconciler:
         assert await drift(reconciler, "orders") == [(1, 0), (0, 0)]
-        await forget(place.store, str(GUEST["email"]))
+        await erase(place.store, str(GUEST["email"]))
         before = kept(place)
         await place.clock.sleep(300)
         assert await drift(reconciler, "orders") == [(0, 0), (0, 0)]
-    assert (kept(place), told_in(place.store)) == (before, [])
+    assert (kept(place), find_secrets(place.store)) == (before, [])
 
 
 async def test_an_erased_customer_equals_that_of_the_platform(
@@ -62,7 +62,7 @@ async def test_an_erased_customer_equals_that_of_the_platform(
     show(place, "/customers", customer())
     async with reconciling(place) as reconciler:
         assert await drift(reconciler, "customers") == [(1, 0), (0, 0)]
-        await forget(place.store)
+        await erase(place.store)
         before = kept(place)
         await place.clock.sleep(300)
         assert await drift(reconciler, "customers") == [(0, 0), (0, 0)]
@@ -73,7 +73,7 @@ async def test_an_erased_customer_equals_that_of_the_platform(
             0.0,
         )
         assert [found async for found in rehearsal.run("customers")] == []
-    assert (kept(place), told_in(place.store)) == (before, [])
+    assert (kept(place), find_secrets(place.store)) == (before, [])
 
 
 async def nothing() -> None:
@@ -86,9 +86,9 @@ async def test_a_change_of_such_an_order_comes_in_without_the_customer(
     show(place, "/orders", order(1))
     async with reconciling(place) as reconciler:
         await drift(reconciler, "orders")
-        await forget(place.store)
+        await erase(place.store)
         await place.clock.sleep(300)
         show(place, "/orders", order(1, 200, status="CANCELLED"))
         assert await drift(reconciler, "orders") == [(1, 0), (0, 0)]
     status = values_of(place.store.place, "orders", "status")
-    assert (status, told_in(place.store)) == (["CANCELLED"], [])
+    assert (status, find_secrets(place.store)) == (["CANCELLED"], [])

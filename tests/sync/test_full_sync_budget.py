@@ -17,7 +17,7 @@ from backhaul.sync.deletion_check import DeletionCheck
 from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.full_sync import FullSync
 from backhaul.sync.resource_types import BACKFILL, ORDERS
-from scenes.clock import LeapingClock
+from scenes.clock import JumpingClock
 from scenes.databases import count, started_store
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ TIME = "2026-03-01T12:00:00.000Z"
 class Platform:
     """Serves orders page by page, at the contract's rate limit."""
 
-    clock: LeapingClock
+    clock: JumpingClock
     listed: int
     latency_seconds: float
     left: float = BURST
@@ -114,7 +114,7 @@ async def walk(platform: Platform, store: Store) -> Any:
 async def test_a_full_sync_uses_the_spare_budget(
     latency: float, database: Place
 ) -> None:
-    clock = LeapingClock()
+    clock = JumpingClock()
     platform = Platform(clock, ORDERS_LISTED, latency)
     async with started_store(database) as store:
         ended = await walk(platform, store)

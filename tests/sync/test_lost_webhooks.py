@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.core.webhook import TOPICS
-from scenes.daemon import NOBODY, Office, backhaul, running
+from scenes.daemon import UNUSED_ADDRESS, Office, backhaul, running
 from scenes.damaged_rows import copy, overwrite
 from scenes.reference_shop import Shop, open_shop
 from scenes.stored import count, passes, rows_of
 from scenes.syncing import (
     ON_DEMAND,
     differences,
-    drift,
+    found_drift,
     full_syncs,
+    missed_changes,
     reconcile,
-    untold,
 )
 from scenes.waiting import until
 
@@ -43,7 +43,9 @@ async def mirrored(
 ) -> AsyncIterator[Office]:
     """Run the daemon until a full sync has ended; `at_rest`, stop it then."""
     access = shop.running.access
-    hook = await shop.v1("POST", "/webhooks", {"address": NOBODY, "topics": TOPICS})
+    hook = await shop.v1(
+        "POST", "/webhooks", {"address": UNUSED_ADDRESS, "topics": TOPICS}
+    )
     secret = hook.data["secret"]
     await twisted(shop, *quirks)
     more = ON_DEMAND.replace("1ms", grace)
@@ -100,7 +102,7 @@ async def test_a_full_sync_finds_nothing_where_nothing_is_wrong(shop: Shop) -> N
     async with mirrored(shop) as office:
         events = count(office.database, "events")
         walks = await reconcile(office, "full")
-        assert drift(walks) == {}
+        assert found_drift(walks) == {}
         assert sorted(walk["read"] for walk in walks) == [1, 3, 3, 5]
         assert count(office.database, "events") == events
 
@@ -113,7 +115,7 @@ async def test_a_change_without_a_webhook_is_found_and_repaired(shop: Shop) -> N
         await shop.order(product, 2)
         await shop.v1("PUT", f"/products/{product['id']}", {"title": "Renamed"})
         walks = await reconcile(office, "full")
-        assert drift(walks) == {
+        assert found_drift(walks) == {
             "products": {"missed": 1, "stale": 1},
             "levels": {"missed": 1, "stale": 1},
             "orders": {"missed": 1},
@@ -121,7 +123,7 @@ async def test_a_change_without_a_webhook_is_found_and_repaired(shop: Shop) -> N
         assert [walk["unrepaired"] for walk in walks] == [0] * 4
         assert await reconcile(office, "incremental")
         assert await equal(shop, office) == []
-        assert drift(await reconcile(office, "full")) == {}
+        assert found_drift(await reconcile(office, "full")) == {}
         assert other["id"]
 
 
@@ -135,13 +137,13 @@ async def test_a_poll_finds_the_same_and_the_moves_of_stock(shop: Shop) -> None:
             await shop.order(product, 2)
         await shop.v1("PUT", f"/products/{product['id']}", {"title": "Renamed"})
         walks = await reconcile(office, "incremental")
-        assert drift(walks) == {
+        assert found_drift(walks) == {
             "products": {"missed": 1, "stale": 1},
             "levels": {"stale": 1},
             "orders": {"missed": 3},
         }
         assert await equal(shop, office) == []
-        assert drift(await reconcile(office, "incremental")) == {}
+        assert found_drift(await reconcile(office, "incremental")) == {}
 
 
 async def settled(shop: Shop, office: Office) -> None:
@@ -174,9 +176,9 @@ async def test_a_third_of_the_webhooks_is_lost(seed: int, shop: Shop) -> None:
             if number % 2:
                 await shop.v1("POST", f"/orders/{order['id']}/fulfill", {})
         await settled(shop, office)
-        expected = untold(await shop.state(), office.database)
+        expected = missed_changes(await shop.state(), office.database)
         walks = await reconcile(office, "incremental")
-        assert drift(walks) == expected != {}
+        assert found_drift(walks) == expected != {}
         assert await equal(shop, office) == []
 
 
@@ -189,9 +191,9 @@ async def test_an_hour_without_webhooks_is_made_up_for_in_one_poll(shop: Shop) -
             await shop.order(products[number % 3])
             await shop.product(stock=3)
             await shop.control("POST", "/clock", {"advance": 300})
-        expected = untold(await shop.state(), office.database)
+        expected = missed_changes(await shop.state(), office.database)
         assert expected["orders"] == {"missed": 12}
-        assert drift(await reconcile(office, "incremental")) == expected
+        assert found_drift(await reconcile(office, "incremental")) == expected
         assert await equal(shop, office) == []
 
 
@@ -206,10 +208,10 @@ async def test_more_than_a_page_of_changes_is_read(
         for number in range(230):
             await shop.v1("POST", "/products", {"title": f"P{number}", "price": "5"})
         await twisted(shop, *quirks)
-        found = drift(await reconcile(office, "incremental", ["products"]))
+        found = found_drift(await reconcile(office, "incremental", ["products"]))
         assert found == {"products": {"missed": 230}}
         assert await likeness(shop, office) == []
-        assert drift(await reconcile(office, "incremental", ["products"])) == {}
+        assert found_drift(await reconcile(office, "incremental", ["products"])) == {}
 
 
 async def test_a_change_whose_webhook_is_still_due_is_no_drift(shop: Shop) -> None:
@@ -219,7 +221,7 @@ async def test_a_change_whose_webhook_is_still_due_is_no_drift(shop: Shop) -> No
         await deaf(shop, {"webhooks": [late]})
         await shop.order(products[0])
         for job in ("incremental", "full"):
-            assert drift(await reconcile(office, job, ["orders"])) == {}
+            assert found_drift(await reconcile(office, job, ["orders"])) == {}
             await shop.order(products[0])
         await reconcile(office, "incremental")
         assert await equal(shop, office) == []
@@ -256,7 +258,7 @@ async def test_an_object_missing_in_a_list_is_requested_before_its_removal(
         await reconcile(office, "incremental")
         copy(office.database, "orders", id="ord_never")
         walks = await reconcile(office, "full")
-        assert drift(walks) == {"orders": {"foreign": 1}}
+        assert found_drift(walks) == {"orders": {"foreign": 1}}
         assert [walk["unrepaired"] for walk in walks] == [0] * 4
         assert await equal(shop, office) == []
 
@@ -269,7 +271,7 @@ async def test_a_row_that_was_spoilt_is_repaired(shop: Shop) -> None:
         spoilt = {"status": "CANCELLED", "document": "{}", "digest": b"\0"}
         overwrite(office.database, "orders", spoilt, number=1003)
         walks = await reconcile(office, "full")
-        assert drift(walks) == {"orders": {"stale": 1}}
+        assert found_drift(walks) == {"orders": {"stale": 1}}
         assert [walk["unrepaired"] for walk in walks] == [0] * 4
         assert await equal(shop, office) == []
 
@@ -343,7 +345,7 @@ async def test_under_every_quirk_the_mirror_becomes_equal(
         walks = await reconcile(office, "full")
         assert [walk["unrepaired"] for walk in walks] == [0] * 4
         assert await likeness(shop, office) == []
-        assert drift(await reconcile(office, "full")) == {}
+        assert found_drift(await reconcile(office, "full")) == {}
 
 
 async def likeness(shop: Shop, office: Office) -> list[str]:

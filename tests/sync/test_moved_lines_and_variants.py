@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scenes import payloads
-from scenes.damaged_rows import lose, overwrite
+from scenes.damaged_rows import delete_rows, overwrite
 from scenes.databases import fold_all
 from scenes.scripted_platform import document
 from scenes.stored import rows_of, values_of
@@ -32,7 +32,7 @@ async def test_an_order_found_without_a_line_by_an_upgrade_gets_it_back(
     """It is left equal to nothing that the platform shows."""
     await place.store.inbox.append(payloads.read("orders/read", ORDER))
     await fold_all(place.store)
-    lose(place.store.place, "order_items", id="li_1")
+    delete_rows(place.store.place, "order_items", id="li_1")
     overwrite(place.store.place, "orders", {"digest": b""})
     await place.clock.sleep(60)
     place.platform.respond("/orders", listed(ORDER))

@@ -13,7 +13,7 @@ from backhaul.runtime.signals import StoreContext
 from backhaul.store.inbox import LONGEST_REST_SECONDS
 from backhaul.sync.refetcher import Refetcher
 from scenes import payloads
-from scenes.databases import fold_all, states
+from scenes.databases import event_states, fold_all
 from scenes.pushing import Answer, cancel_task
 from scenes.scripted_platform import Connection, Request, document, message, problem
 from scenes.stored import arrivals, bodies, documents, lists, values_of
@@ -381,7 +381,7 @@ async def test_an_answer_that_cannot_be_read_is_quarantined_once(
         await again.work_off()
         await fold_all(place.store)
         await place.clock.sleep(400)
-    assert states(place.store.place).count("quarantined") == 1
+    assert event_states(place.store.place).count("quarantined") == 1
     assert [(row[0], row[3]) for row in await queued(place)] == [(kind, 4)]
     place.platform.respond(f"{path}/{object_id}", document({"data": shown}))
     await again.work_off()

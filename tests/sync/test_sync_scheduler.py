@@ -107,7 +107,7 @@ class Paced:
                 # How many polls run beside a pass depends on the machine.
                 await connection.send(document({"data": []}))
                 return
-            self.clock.passes(PACE)
+            self.clock.pass_seconds(PACE)
             await connection.send(answer(request))
 
         self.place.platform.respond(path, answered)
@@ -117,7 +117,7 @@ class Paced:
         task = asyncio.ensure_future(reconciler.run())
         ends = [
             asyncio.ensure_future(each)
-            for each in (reconciler.filled.wait(), self.clock.reaches(3_600))
+            for each in (reconciler.filled.wait(), self.clock.await_seconds(3_600))
         ]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         took = self.clock.monotonic()

@@ -12,7 +12,7 @@ from backhaul.store.inbox import Arrival
 from backhaul.store.sql.inbox.export import WINDOW
 from backhaul.traffic import capture_files
 from scenes import payloads
-from scenes.databases import append, fold_all, started_store, take
+from scenes.databases import append, append_and_fold, fold_all, started_store
 from scenes.memory import peak_bytes
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def order(number: int, **members: Any) -> bytes:
 async def test_pruned_events_are_left_out_and_counted(
     store: SqliteStore, tmp_path: Path
 ) -> None:
-    await take(store, order(1001), order(1002))
+    await append_and_fold(store, order(1001), order(1002))
     await store.inbox.append(payloads.arrival(order(1003), at=50))
     await fold_all(store)
     while (await store.retention.prune(YOUNG, 1.0)).more:
@@ -102,7 +102,7 @@ NAMES = {
 async def test_an_object_is_known_by_each_of_its_names(
     name: str, store: SqliteStore
 ) -> None:
-    await take(
+    await append_and_fold(
         store,
         order(1001),
         order(1002, externalId="POS-2"),

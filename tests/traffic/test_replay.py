@@ -15,7 +15,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import Unusable
 from backhaul.store.inbox import Arrival
 from backhaul.traffic.capture_files import ReplayTarget, deliveries_to, replay_to
-from scenes.clock import VirtualClock, settle_down
+from scenes.clock import VirtualClock, run_ready_tasks
 from scenes.scripted_platform import unused_url
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def test_pauses_are_kept_as_far_as_requested(
             replay_to(ReplayTarget(url, b"key"), run, clock, speed)
         )
         while not playing.done():
-            await settle_down()
+            await run_ready_tasks()
             await clock.advance(60.0)
         assert await playing == {200: 3}
     assert clock.slept == pytest.approx(pauses)

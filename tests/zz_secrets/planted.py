@@ -351,7 +351,7 @@ def configuration(
 
 def sent(daemon: DaemonProcess) -> list[str]:
     """Send a canary in every place that a webhook and a scan have; return them all."""
-    live = daemon.office.live() or {}
+    live = daemon.office.read_status() or {}
     hook, canaries = f"{live['public_url']}/webhooks/main", []
     scan = f"{live['public_url']}/connect/bench/scan"
 

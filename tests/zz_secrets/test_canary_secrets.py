@@ -82,7 +82,7 @@ class Scene:
 
     @property
     def live(self) -> dict[str, Any]:
-        return self.office.live() or {}
+        return self.office.read_status() or {}
 
     def leaks(self, name: str, said: str | bytes) -> list[str]:
         """Return what is shown that nobody should see."""

@@ -15,7 +15,7 @@ import pytest
 
 from repository.tree import ROOT
 from scenes import requirements
-from scenes.clock import settle_down
+from scenes.clock import run_ready_tasks
 from scenes.loop_guard import LoopGuard, on_purpose
 from scenes.waiting import await_true, until
 
@@ -57,7 +57,7 @@ def burn(seconds: float) -> None:
 
 async def test_a_loop_that_computes_for_long_is_noticed() -> None:
     guard = LoopGuard(limit_seconds=0.2)
-    await settle_down()
+    await run_ready_tasks()
     burn(0.3)
     guard.stop()
     assert "processor time" in (guard.flaw() or "")
@@ -96,7 +96,7 @@ async def test_a_call_in_another_thread_blocks_no_loop(
 
 async def test_a_test_that_waits_on_purpose_is_excused() -> None:
     guard = LoopGuard(blamed=("tests",), limit_seconds=0.2)
-    await settle_down()
+    await run_ready_tasks()
     with on_purpose():
         burn(0.3)
         wait_for_a_program()
@@ -106,7 +106,7 @@ async def test_a_test_that_waits_on_purpose_is_excused() -> None:
 
 async def test_a_search_for_garbage_is_excused() -> None:
     guard = LoopGuard()
-    await settle_down()
+    await run_ready_tasks()
     end = time.thread_time() + 0.4
     while time.thread_time() < end:
         gc.collect()

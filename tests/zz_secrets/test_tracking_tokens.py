@@ -10,7 +10,7 @@ import pytest
 
 from scenes import leftovers, tracking_tokens
 from scenes.daemon import Office
-from scenes.merchant import settled
+from scenes.merchant import idle_outbox
 from scenes.reference_shop import cart, open_shop
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ async def folder(tmp_path: Path) -> Path:
     """What a server leaves that has sold something and written a letter of it."""
     async with open_shop(tmp_path / "reference") as shop:
         await shop.shopper("POST", "/orders", cart(await shop.product()))
-        await settled(shop)
+        await idle_outbox(shop)
     return tmp_path
 
 
