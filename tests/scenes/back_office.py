@@ -1,4 +1,4 @@
-"""Connectors that behave as told, and what the daemon keeps of their records."""
+"""Connectors whose behaviour a test scripts, and hosts that run them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Options(BaseModel):
-    """The settings of a desk."""
+    """The settings of the connector."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -34,7 +34,7 @@ class Options(BaseModel):
 
 
 class ScriptedConnector(Connector[Options]):
-    """Hands out what was put on it: batches in turn, or an exception."""
+    """Yields the batches in `waiting`; raises the exceptions there."""
 
     spec = Spec(
         name="desk",
@@ -77,9 +77,9 @@ class ScriptedConnector(Connector[Options]):
 
 
 class ReportsChanges(ScriptedConnector):
-    """A source that submits each count once, and all of them when it is asked.
+    """A source that submits each stock count once, and all of them on request.
 
-    All are 5, and counted `now`.
+    Each quantity is 5, as of `now`.
     """
 
     def __init__(self, skus: Sequence[str], now: Callable[[], str]) -> None:
@@ -113,7 +113,7 @@ def host_of(
     report: ReportEnd = no_report,
     held: bool = False,
 ) -> Host:
-    """Return a host of a connector; `held`: the mirror is not complete yet."""
+    """Return the host that runs a connector; `held`: the mirror is incomplete."""
     used = clock or RunningClock()
     told: list[str] = [] if planned is None else planned
     context = StoreContext("main", used, lambda: 1.0)

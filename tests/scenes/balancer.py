@@ -1,7 +1,7 @@
-"""A load balancer before several daemons, as HAProxy is: it chooses, and it counts.
+"""A load balancer before several daemons, as HAProxy is; it also counts responses.
 
 A request goes to another daemon only if the connection to the first was refused: then
-nothing was sent. What a daemon answers is passed on, whatever it is.
+nothing was sent. The balancer forwards every response unchanged.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 ANSWER_SECONDS = 20.0
-"""Longer than a daemon holds a webhook; a frozen daemon is given up after it."""
+"""The timeout of a response; longer than a daemon needs for a webhook."""
 DOWN_SECONDS = 1.0
-"""A daemon that did not answer is left out for so long, unless all are."""
+"""How long a daemon that did not answer gets no requests, unless no other is up."""
 _PASSED_ON = frozenset({"content-type", "authorization", "user-agent"})
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that makes the platform send again, and what happened meanwhile."""
+    """A response that makes the platform retry, and the fault at that time."""
 
     status: int
     during: str
@@ -38,7 +38,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A webhook that was acknowledged: of which store, and when."""
+    """The store and the time of an acknowledged webhook."""
 
     store: str
     at: float
@@ -47,23 +47,23 @@ class Kept:
 
 @dataclass(slots=True)
 class Balancer:
-    """Passes `/webhooks/` to any of the daemons, and `/connect/` to the owner.
+    """Forwards `/webhooks/` to any of the daemons, and `/connect/` to the owner.
 
     `kept` are the bodies that were acknowledged, `refusals` the webhooks that a daemon
     refused. `broken` counts those whose connection ended before the answer,
-    `unanswered` those that waited in vain, and `nobody` those that no daemon took.
+    `unanswered` those that timed out, and `nobody` those that no daemon accepted.
     """
 
     ports: Sequence[int]
     url: str = ""
     during: str = ""
-    """What is being done to the daemons now."""
+    """The fault that the test causes now."""
     kept: dict[bytes, Kept] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    """How long each webhook that was answered had to wait."""
+    """The latency of each webhook that was answered."""
     longest_silence: float = 0.0
-    """The most seconds in which no webhook was acknowledged, after `listen_anew`."""
+    """The longest time without an acknowledged webhook since `restart_measurement`."""
     counts: Counter[str] = field(default_factory=Counter)
     _session: aiohttp.ClientSession | None = None
     _kept_at: float = 0.0
@@ -77,7 +77,7 @@ class Balancer:
         return self._newest.get(store, 0.0) > since
 
     def restart_measurement(self) -> None:
-        """Begin to measure how long no webhook is acknowledged."""
+        """Restart the measurement of `longest_silence`."""
         self._kept_at, self.longest_silence = time.monotonic(), 0.0
 
     async def pass_webhook(self, request: web.Request) -> web.Response:
@@ -99,7 +99,7 @@ class Balancer:
         return self._failed("nobody", 502)
 
     async def pass_on(self, request: web.Request) -> web.Response:
-        """Pass a request of the shop floor to the daemon that took the last one."""
+        """Forward a warehouse's request to the daemon that accepted the last one."""
         body, answer = await request.read(), None
         for number in range(len(self.ports)):
             place = (self._owner + number) % len(self.ports)
@@ -151,7 +151,7 @@ class Balancer:
 
 @asynccontextmanager
 async def balancer(port: int, targets: Sequence[int]) -> AsyncIterator[Balancer]:
-    """Run a balancer at `port` that passes to the public ports of daemons."""
+    """Run a balancer at `port` that forwards to the public ports of daemons."""
     made = Balancer(targets, f"http://{HOST}:{port}")
     app = web.Application(client_max_size=2**24)
     app.router.add_post("/webhooks/{rest:.*}", made.pass_webhook)
@@ -159,7 +159,7 @@ async def balancer(port: int, targets: Sequence[int]) -> AsyncIterator[Balancer]
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, HOST, port).start()
-    # A connection of its own for each request: one that is reused may break unnoticed.
+    # A new connection for each request: a reused connection may be broken already.
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
     try:
         async with aiohttp.ClientSession(connector=connector) as made._session:

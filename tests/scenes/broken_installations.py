@@ -1,4 +1,4 @@
-"""Installations with one thing wrong each, for who has to find it."""
+"""Installations with one defect each, for tests of `backhaul doctor`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Plant: TypeAlias = Callable[[Office, ReferenceProcess], object]
 
 
 def repair_all(office: Office, database: Path) -> None:
-    """Leave nothing to be found but what only time can tell."""
+    """Repair all defects that do not depend on time."""
     office.database.parent.mkdir(mode=0o700)
     shutil.copy(database, office.database)
     office.config.chmod(0o600)
@@ -161,14 +161,14 @@ class Full(Machine, frozen=True):
 
 
 class ReadOnly(Machine, frozen=True):
-    """A machine whose disk was mounted anew after it failed."""
+    """A machine whose disk is read-only, because it failed."""
 
     def is_read_only(self, folder: Path) -> bool:
         return True
 
 
 def on_network(folder: Path) -> Machine:
-    """Return a machine whose every folder is somewhere else."""
+    """Return a machine on which each folder is on a network file system."""
     mounts = folder / "mountinfo"
     mounts.write_text("21 1 0:30 / / rw,noatime shared:1 - nfs4 nas:/data rw\n")
     return Machine(mounts)

@@ -1,4 +1,4 @@
-"""A real browser, and a watch over everything that it asks for or complains of."""
+"""A real browser, and a record of its requests, errors and warnings."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ MOST_STEPS = 60
 PATIENCE_MILLISECONDS = HANG_SECONDS * 1_000
 REFUSAL = re.compile(r"Failed to load resource: .* status of (\d{3})")
 INSIDE = ("data:", "blob:", "about:")
-"""Addresses for which nobody is asked."""
+"""URL schemes that need no server."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """What the pages of one person did; `refusals` are statuses meant to come.
+    """The requests and errors of one user's pages; `refusals` are expected statuses.
 
-    `others` are sites that the person visits: what their pages do is not ours.
+    `others` are other sites that the user visits; their pages are not checked.
     """
 
     context: BrowserContext
@@ -51,7 +51,7 @@ class Watch:
 
     def listen(self) -> None:
         self.context.on("request", lambda request: self._note(request))
-        self.context.on("console", lambda told: self._hear(told))
+        self.context.on("console", lambda told: self._record_failure(told))
         self.context.on(
             "weberror", lambda told: self.complaints.append(str(told.error))
         )
@@ -69,9 +69,9 @@ class Watch:
     def _is_theirs(self, url: str) -> bool:
         return url.startswith(tuple(f"{origin}/" for origin in self.others))
 
-    def _hear(self, told: ConsoleMessage) -> None:
-        kind, text = told.type, told.text
-        if self._is_theirs(told.page.url if told.page else ""):
+    def _record_failure(self, message: ConsoleMessage) -> None:
+        kind, text = message.type, message.text
+        if self._is_theirs(message.page.url if message.page else ""):
             return
         refused = REFUSAL.match(text)
         if refused and int(refused[1]) in self.refusals:
@@ -84,7 +84,7 @@ class Watch:
         return [url for url in self.asked if not url.startswith(own)]
 
     def check(self) -> None:
-        """Fail where a page complained, or asked anybody but its own server."""
+        """Fail if a page logged an error, or sent a request to another server."""
         elsewhere = self.foreign_requests()
         if self.complaints or elsewhere:
             told = [*self.complaints, *(f"asked {url}" for url in elsewhere)]
@@ -93,17 +93,17 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Somebody at a page, with nothing but a keyboard where they like."""
+    """A user at a page, who can work with the keyboard alone."""
 
     page: Page
     watch: Watch
 
     async def another(self) -> Visit:
-        """A second page beside the first, under the same watch."""
+        """Open a second page; its requests and errors are recorded too."""
         return Visit(await self.page.context.new_page(), self.watch)
 
     async def tab_to(self, name: str) -> None:
-        """Tab until the focus is on what has this accessible name."""
+        """Press Tab until the element with this accessible name has the focus."""
         for _ in range(MOST_STEPS):
             await self.page.keyboard.press("Tab")
             if name in await self._focused():
@@ -135,7 +135,7 @@ class Visit:
 
 @asynccontextmanager
 async def open_visit(*origins: str) -> AsyncIterator[Visit]:
-    """A fresh browser that may ask these origins; checked when it closes."""
+    """Open a new browser that may access these origins; check it when it closes."""
     program = require("chromium")
     expect.set_options(timeout=PATIENCE_MILLISECONDS)
     async with async_playwright() as playwright:

@@ -1,4 +1,4 @@
-"""A shop in which much happens: seeded, and all of it over the real API."""
+"""A store with many random changes, from a seed, all through the real API."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ REASONS = ("MANUAL_ADJUSTMENT", "MANUAL_ADJUSTMENT", "DAMAGED")
 
 @dataclass(slots=True)
 class BusyShop:
-    """Products, orders and customers, changed at random until enough was told.
+    """Products, orders and customers that change at random.
 
-    Whoever works in it speaks as the store's quirks want it.
+    Requests follow the store's quirks.
     """
 
     shop: Shop
@@ -33,7 +33,7 @@ class BusyShop:
     orders: list[Document] = field(default_factory=list)
 
     async def trade(self, events: int, objects: int) -> int:
-        """Make about so many objects, then change them; return the last sequence."""
+        """Create about this many objects, change them; return the last sequence."""
         for number in range(max(objects // 4, 2)):
             await self._make_product(number)
         for number in range(objects // 2):
@@ -67,7 +67,7 @@ class BusyShop:
     async def _change_something(self) -> None:
         change = self.chance.choice(CHANGES)
         reply = await change(self)
-        # What is refused (paid already, all sent) is a change that did not happen.
+        # A refused change (already paid, all sent) did not happen.
         assert reply.status < 500, reply.body
 
     async def _adjust(self) -> Reply:
@@ -84,7 +84,7 @@ class BusyShop:
         return await self.shop.v1("PUT", f"/products/{product['id']}", body)
 
     async def _drop(self) -> Reply:
-        """Delete a product now and then; there are always some left."""
+        """Delete a product now and then, but never all of them."""
         if len(self.products) < 3 or self.chance.random() < 0.9:
             return await self._rename()
         product = self.products.pop(self.chance.randrange(len(self.products)))
@@ -106,19 +106,19 @@ class BusyShop:
         body = {self.quirks.restock_field: self.chance.random() < 0.5}
         return await self.shop.v1("POST", f"/orders/{order['id']}/cancel", body)
 
-    async def _settle(self) -> Reply:
+    async def _pay_or_refund(self) -> Reply:
         order = self.chance.choice(self.orders)
         step = self.chance.choice(("confirm", "mark-paid", "mark-paid", "refund"))
         path = f"/stores/demo/orders/{order['id']}/{step}"
         return await self.shop.control("POST", path)
 
     def _sends_extra_members(self) -> bool:
-        """Choose whether to send members that a strict store refuses."""
+        """Choose whether to send members that a strict store rejects."""
         return "strict-body" not in self.quirks and self.chance.random() < 0.8
 
 
 def _document(reply: Reply) -> Document:
-    """Return the object of an answer, wrapped or bare."""
+    """Return the object of a response, with or without `data` around it."""
     assert reply.status < 300, reply.body
     document: Document = reply.body.get("data", reply.body)
     return document
@@ -131,5 +131,5 @@ CHANGES: tuple[Callable[[BusyShop], Awaitable[Reply]], ...] = (
     BusyShop._drop,
     BusyShop._fulfill,
     BusyShop._cancel,
-    BusyShop._settle,
+    BusyShop._pay_or_refund,
 )

@@ -1,4 +1,4 @@
-"""A run of a real shop, captured: its deliveries, and what it was in the end."""
+"""A captured run of a reference store: its deliveries and its final state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The bodies in the order in which they were sent, and the shop afterwards."""
+    """The bodies in the order of sending, and the objects of the store at the end."""
 
     store_id: str
     bodies: tuple[bytes, ...]
@@ -38,7 +38,7 @@ class Captured:
 
 @cache
 def captured() -> Captured:
-    """Run a shop once for each process."""
+    """Run a store and capture it, once for each process."""
     with TemporaryDirectory() as folder:
         return asyncio.run(_capture(Path(folder)))
 
@@ -105,7 +105,7 @@ async def _adjust(shop: Shop, lamp: Document, shirt: Document) -> None:
 
 
 async def _change_the_shirt(shop: Shop, shirt: Document) -> None:
-    """Another price, one size less, and more stock afterwards."""
+    """Change a price, remove one size, then add stock."""
     kept = [
         {"id": variant["id"], "price": "1599.00"} for variant in shirt["variants"][:2]
     ]

@@ -1,4 +1,4 @@
-"""Certificates of this machine: one that vouches for itself, one of an authority."""
+"""Certificates for 127.0.0.1: a self-signed one, and one of an authority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""Clocks that a test controls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backhaul.core.clock import SystemClock
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 YIELDS = 20
-"""Turns of the loop that what was woken gets to go to sleep again."""
+"""The iterations of the event loop in which tasks that woke can sleep again."""
 
 
 class VirtualClock:
@@ -29,7 +29,7 @@ class VirtualClock:
         return self._start + timedelta(seconds=self._seconds)
 
     def set_back(self, seconds: float) -> None:
-        """Set the wall clock back, as a person or a time server does."""
+        """Set the wall clock back, as an operator or a time server does."""
         self._start -= timedelta(seconds=seconds)
 
     def monotonic(self) -> float:
@@ -47,7 +47,7 @@ class VirtualClock:
         await future
 
     async def await_sleeper(self, seconds: float | None = None) -> None:
-        """Wait until somebody sleeps; with `seconds`, for just as long as that."""
+        """Wait until a task sleeps; with `seconds`, until a task sleeps that long."""
         while not self._waiting(seconds):
             self._changed.clear()
             await self._changed.wait()
@@ -59,11 +59,11 @@ class VirtualClock:
         return bool(left) if seconds is None else seconds in left
 
     def until_next(self) -> float:
-        """Return the seconds until the next sleeper wakes, 0 where nobody sleeps."""
+        """Return the seconds until the next task wakes, 0 if no task sleeps."""
         return self._sleepers[0][0] - self._seconds if self._waiting(None) else 0.0
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, waking each sleeper at its moment and in its order."""
+        """Let time pass; wake each sleeping task at its time, in order."""
         end = self._seconds + seconds
         while self._waiting(None) and self._sleepers[0][0] <= end:
             due, _, future = heapq.heappop(self._sleepers)
@@ -75,20 +75,20 @@ class VirtualClock:
 
 
 async def run_ready_tasks() -> None:
-    """Give every task that can run the chance to."""
+    """Let every task run that can run."""
     for _ in range(YIELDS):
         await asyncio.sleep(0)
 
 
 class SettableClock(VirtualClock):
-    """A virtual clock that somebody sets, while time passes as ever."""
+    """A virtual clock whose wall time can be set; monotonic time is not affected."""
 
     def set_by(self, seconds: float) -> None:
         self._start += timedelta(seconds=seconds)
 
 
 class RunningClock(VirtualClock):
-    """A virtual clock on which every sleep is over at once."""
+    """A virtual clock on which every sleep ends at once."""
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -97,10 +97,10 @@ class RunningClock(VirtualClock):
 
 
 class PacedClock(RunningClock):
-    """A clock on which no sleep takes time: it moves by `passes` alone.
+    """A clock on which sleeps take no time: only `pass_seconds` moves it.
 
-    A test that calls it for each request measures time in requests, so that what it
-    sees does not depend on how many other sleeps end while one request is answered.
+    A test that calls it for each request measures time in requests. The result does
+    not depend on how many other sleeps end during one request.
     """
 
     def __init__(self, start: datetime = START) -> None:
@@ -116,16 +116,16 @@ class PacedClock(RunningClock):
         self._moved.set()
 
     async def await_seconds(self, seconds: float) -> None:
-        """Wait until it shows so many seconds."""
+        """Wait until this many seconds have passed on the clock."""
         while self._seconds < seconds:
             self._moved.clear()
             await self._moved.wait()
 
 
 class JumpingClock(VirtualClock):
-    """A virtual clock that leaps to the moment a sleeper waits for.
+    """A virtual clock that jumps to the time for which a task waits.
 
-    Who sleeps beside somebody else leaps with them: waits do not add up.
+    Parallel sleeps do not add up.
     """
 
     async def sleep(self, seconds: float) -> None:
@@ -135,7 +135,7 @@ class JumpingClock(VirtualClock):
 
 
 class FastClock:
-    """The machine's clocks, on which time passes so many times as fast."""
+    """The machine's clocks, faster by a factor."""
 
     def __init__(self, times: float) -> None:
         self._times = times

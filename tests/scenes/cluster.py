@@ -1,7 +1,7 @@
-"""Whole daemons on three PostgreSQL servers, between a platform and a shop floor.
+"""Whole daemons on three PostgreSQL servers, with a platform and a warehouse.
 
-The platform is a process outside of the cluster: what it did stays done, whatever the
-database forgets. Each daemon reaches each server through a relay that can break the
+The platform is a process outside of the cluster: it keeps its state if the database
+loses data. Each daemon reaches each server through a relay that can break the
 link, and the platform through a proxy that counts what was sent.
 """
 
@@ -48,20 +48,20 @@ if TYPE_CHECKING:
     from scenes.tcp_relay import Relay
 
 TTL_SECONDS, HOLD_SECONDS = float(os.environ.get("TTL", "3")), 8.0
-"""The defaults of `[cluster]`. A busy machine needs a longer TTL: else its daemons are
-silent for so long that they take over from each other all the time."""
+"""The defaults of `[cluster]`. A busy machine needs a longer TTL, because slow
+daemons would take over from each other all the time."""
 RESTART_SECONDS = 0.2
 """As `RestartSec` of a service manager."""
 POLL_SECONDS = 0.1
-"""Each look costs a connection to the database: more of them would slow it down."""
+"""How often the owner is polled; each poll opens a connection to the database."""
 RETRIES = f"0,0.2,0.5,1,2{',5' * 60}"
-"""The platform gives no webhook up meanwhile."""
+"""Enough retries, so that the platform gives no webhook up during the test."""
 CONFIGURATION_ERROR = 78
 _FASTER = (
     'retry_base = "50ms"\nretry_cap = "2s"\nread_seconds = 3\n'
     'check_after = ["0s", "2s", "9s"]'
 )
-"""Nothing is under way for longer than a claim may wait and an answer may take."""
+"""Shorter timeouts of claims and responses."""
 
 
 @dataclass(slots=True)
@@ -86,19 +86,19 @@ class Member:
 
     async def restore_link(self) -> None:
         for relay in self.relays.values():
-            relay.is_silent = False  # its lines have lost bytes: they are reset
+            relay.is_silent = False  # the connections lost bytes, so reset them
             await relay.down()
             await relay.up()
 
     def silence(self) -> None:
-        """Keep the connections open, and let nothing pass."""
+        """Keep the connections open, and forward nothing."""
         for relay in self.relays.values():
             relay.is_silent = True
 
 
 @dataclass(slots=True)
 class Cluster:
-    """Everything that runs, and what was seen of it."""
+    """The parts of the cluster, and the exits of its daemons."""
 
     platform: ReferenceProcess
     nodes: Nodes
@@ -107,7 +107,7 @@ class Cluster:
     members: list[Member]
     stores: list[ClusterStore]
     exits: Counter[str] = field(default_factory=Counter)
-    """How often a daemon ended by itself, by its exit code and last words."""
+    """How often a daemon exited, by its exit code and last output."""
     _session: aiohttp.ClientSession | None = None
 
     @property
@@ -120,7 +120,7 @@ class Cluster:
         return self.nodes.url
 
     async def supervise(self) -> None:
-        """Start each daemon again that has ended, as a service manager does."""
+        """Restart each daemon that ended, as a service manager does."""
         while True:
             await asyncio.sleep(RESTART_SECONDS)
             for member in self.members:
@@ -135,11 +135,11 @@ class Cluster:
         assert code != CONFIGURATION_ERROR, log[-3_000:]
         words = [line for line in log.splitlines() if not line.startswith("{")]
         said = words[-1] if words else "no words"
-        if code >= 0:  # else a signal of ours has ended it
+        if code >= 0:  # else a signal of this test ended it
             self.exits[f"{code}: {said[:90]}"] += 1
 
     async def status(self, member: Member) -> str | None:
-        """Return what a daemon says of itself, None while it does not answer."""
+        """Return the status of a daemon, None while it does not answer."""
         assert self._session is not None
         limit = aiohttp.ClientTimeout(5)
         try:
@@ -150,10 +150,10 @@ class Cluster:
         return str(found["status"]) if answer.status == 200 else None
 
     async def owner(self, store: str = MAIN) -> Member:
-        """Return the daemon that owns a store, once there is one that is not frozen.
+        """Wait for an owner of a store that is not frozen; return it.
 
-        One that was killed and runs again does not say that it is ready yet, though the
-        database still names it.
+        A daemon that was killed and restarted is not ready yet, although the database
+        still names it as the owner.
         """
         while True:
             asked = [m for m in self.members if m.runs() and not m.is_held_down]
@@ -165,7 +165,7 @@ class Cluster:
             await asyncio.sleep(POLL_SECONDS)
 
     def owners(self) -> dict[str, int | None]:
-        """Return the admin port of each store's owner, as the database knows it."""
+        """Return the admin port of each store's owner from the database."""
         with suppress(BackhaulError):
             found = read_owners(self.url)
             return {store: urlsplit(url).port for store, url in found.items()}
@@ -179,10 +179,7 @@ class Cluster:
             await self.owner(store.name)
 
     async def until_whole(self) -> None:
-        """Wait until all daemons serve, webhooks are kept and commands are sent.
-
-        That is for each store.
-        """
+        """Wait until all daemons serve, and every store can receive and send."""
         await self.until_serving()
         now = time.monotonic()
         for store in self.stores:
@@ -214,7 +211,7 @@ class Cluster:
         return at
 
     def clear_requests(self) -> None:
-        """Forget what was sent: an hour of it is much."""
+        """Clear the log of requests, which grows large in an hour."""
         self.proxy.log.clear()
 
 
@@ -230,8 +227,8 @@ async def cluster(
 ) -> AsyncIterator[Cluster]:
     """Start everything; the daemons serve, and each store has an owner.
 
-    `nodes` are database servers that run already, `environ` is for each daemon, and
-    `quirks` are other readings of the platform.
+    `nodes` are running database servers, `environ` is for each daemon, and `quirks`
+    change the platform's behaviour.
     """
     async with AsyncExitStack() as stack:
         enter = stack.enter_context

@@ -1,4 +1,4 @@
-"""What the daemons of a cluster have logged, read as it comes."""
+"""The log entries of the daemons of a cluster, read as they are written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ClusterLogs:
 
     cluster: Cluster
     entries: list[Entry] = field(default_factory=list)
-    """Those of `ACTIONS`."""
+    """Entries whose action is in `ACTIONS`."""
     _read: dict[Path, int] = field(default_factory=dict)
 
     def since(self, at: float, action: str) -> Sequence[Entry]:
@@ -44,7 +44,7 @@ class ClusterLogs:
         return sorted(found, key=lambda each: each.at)
 
     def _new(self, path: Path) -> Iterator[Entry]:
-        """Yield what was added to a file; a line without an end is left for later."""
+        """Yield the new complete lines of a file."""
         with path.open("rb") as file:
             file.seek(self._read.get(path, 0))
             for line in file:

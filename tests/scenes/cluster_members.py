@@ -53,14 +53,14 @@ async def owning(store: PostgresStore) -> None:
 async def became_owner(
     store: PostgresStore, stores: Collection[str] = ("main",)
 ) -> bool:
-    """Join and take all stores; return whether it got any."""
+    """Join and take all stores; return True if the member got any."""
     await store.ownership.join(stores)
     await owning(store)
     return bool(store.ownership.owned())
 
 
 async def in_contact(store: PostgresStore) -> None:
-    """Let a member have been in contact for long enough to fence others."""
+    """Make a member's contact old enough, so that it may take over from others."""
     await store.engine.writer.heartbeat()
     fence = store.engine._fence
     assert fence is not None
@@ -68,11 +68,11 @@ async def in_contact(store: PostgresStore) -> None:
 
 
 def owners(url: str) -> set[object]:
-    """Return the members that own a store; None is among them for a store of nobody."""
+    """Return the members that own a store, and None if a store has no owner."""
     rows = run(url, "SELECT DISTINCT member FROM owners WHERE store != '*'")
     return {member for (member,) in rows}
 
 
 async def share(*stores: PostgresStore) -> list[tuple[str, ...]]:
-    """Let each member balance once; return what each has taken."""
+    """Let each member balance once; return the stores that each took."""
     return [(await store.ownership.balance()).taken for store in stores]

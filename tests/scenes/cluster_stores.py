@@ -1,4 +1,4 @@
-"""The stores that the daemons of a cluster share: one shop with its own people each."""
+"""The stores that the daemons of a cluster share, each with its own back office."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = ("main", "oslo", "rome", "lima", "bern", "cairo")
 MAIN = NAMES[0]
 DEVICES = ("handheld", "spare")
 POLLS = "250ms"
-"""How often folders and the tables of the ERP are read: each time is a transaction."""
+"""How often folders and the ERP's tables are read; each read is a transaction."""
 _STORE = """
 [stores.{name}]
 base_url = "{base_url}"
@@ -67,7 +67,7 @@ columns = {{ topic = "@topic", order_id = "@object" }}
 
 @dataclass(slots=True)
 class ClusterStore:
-    """One store, and what its people work with; every daemon reaches all of it."""
+    """One store and its back office, which every daemon can reach."""
 
     name: str
     access: Access
@@ -80,11 +80,11 @@ class ClusterStore:
     )
 
     def connection(self, kind: str) -> str:
-        """Return the name of this store's connection of a kind."""
+        """Return the name of this store's connection to a kind of system."""
         return kind if self.name == MAIN else f"{kind}_{self.name}"
 
     def cause(self, said: Cause) -> Cause:
-        """Return a cause with the connection's name in this cluster."""
+        """Return a problem's cause with the connection's name in this cluster."""
         return replace(said, instance=self.connection(said.instance))
 
     def sent(self, logged: LoggedRequest) -> bool:
@@ -96,7 +96,7 @@ class ClusterStore:
         return f'path = "{self.drop}"\nkey_columns = ["document"]'
 
     def settings(self, base_url: str) -> str:
-        """Return the tables of this store that the daemon's configuration lacks."""
+        """Return the configuration tables of this store."""
         text = _CONNECTORS.format(
             name=self.name,
             scanner=self.connection("scanner"),
@@ -125,7 +125,7 @@ async def open_stores(
     count: int,
     clock: Clock,
 ) -> list[ClusterStore]:
-    """Make so many stores on the platform, whose webhooks go to the balancer."""
+    """Create stores on the platform; their webhooks go to the balancer."""
     first = platform.store()
     access = Access(
         platform.public_url,

@@ -1,4 +1,4 @@
-"""Commands and records written as a connector's record writes them."""
+"""Plans commands and makes records, as a connector's records do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def plan(
     identity: str = "",
     store_name: str = "main",
 ) -> str:
-    """Plan a command in a lane named like its target; return its id."""
+    """Plan a command whose ordering key is its target; return its id."""
     number = next(_NUMBERS)
     command = NewCommand(
         identity or f"{number:032x}", kind, target, lane or target, {"n": 1}
@@ -38,6 +38,6 @@ async def plan(
 
 
 def new(record: Record, **members: Any) -> NewRecord:
-    """Return a record as the host hands it to the store."""
+    """Return a record as the host submits it to the store."""
     given = {"raw": f"raw of {record.key}", "reason": "", "locator": record.locator}
     return NewRecord(record.key, encode(record), **(given | members))

@@ -1,4 +1,4 @@
-"""A person of many traces, to be forgotten, and where they are still told of."""
+"""A customer to erase, and searches for remains of that customer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SILENT: dict[str, Any] = {
     "tags": [],
     **dict.fromkeys(("note", "shippingAddress", "giftMessage", "payment")),
 }
-"""Members of an order that say nothing of the person."""
+"""Members of an order without personal data."""
 OTHER = {"id": "cus_2", "name": "Bela Other", "email": "b@example.com", "phone": None}
 GUEST = {"id": None, "name": NAME, "email": EMAIL, "phone": PHONE}
 

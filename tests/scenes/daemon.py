@@ -1,4 +1,4 @@
-"""Runs the daemon against a real platform: in this process, or as its own."""
+"""Runs the daemon against a reference store, in this process or in its own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ STOP_SECONDS = HANG_SECONDS
 
 @dataclass(slots=True)
 class Office:
-    """A state directory with its configuration; its paths are short, for sockets."""
+    """A state directory, a configuration and a drop folder for a daemon.
+
+    The paths are short enough for unix sockets.
+    """
 
     base_url: str
     api_key: str
@@ -75,7 +78,7 @@ class Office:
 
     @property
     def place(self) -> Place:
-        """The database that a daemon opens: the environment may name a server."""
+        """The database that the daemon opens; the environment may name a server."""
         return os.environ.get("BACKHAUL_DATABASE__URL") or self.database
 
     @property
@@ -83,7 +86,7 @@ class Office:
         return self.folder / "drop"
 
     def write(self, **changes: str) -> None:
-        """Write the configuration; `changes` replace words of it."""
+        """Write the configuration; `changes` replace parts of its text."""
         text = CONFIGURATION.format(office=self)
         for old, new in changes.items():
             assert old in text, old
@@ -91,13 +94,13 @@ class Office:
         self.config.write_text(text + self.more)
 
     def put(self, name: str, *lines: str) -> None:
-        """Put a file into the drop folder, whole at once."""
+        """Put a complete file into the drop folder."""
         unfinished = self.drop / f"{name}.tmp"
         unfinished.write_text("\n".join(lines) + "\n")
         unfinished.rename(self.drop / name)
 
     def read_status(self) -> dict[str, Any] | None:
-        """Ask a running daemon how it is; None while it is not ready."""
+        """Return the status of a running daemon; None while it is not ready."""
         path = self.folder / "state" / SOCKET_NAME
         try:
             if request_over_socket(path, "/readyz")[0] != 200:
@@ -110,7 +113,7 @@ class Office:
         return found
 
     def remove(self) -> None:
-        """Take it away, once its files are known to hold no tracking token."""
+        """Check the files for tracking tokens, then delete them."""
         with on_purpose():
             tracking_tokens.check_daemon(self.folder)
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -148,7 +151,7 @@ gun = "{office.device_token}"
 
 
 def request_over_socket(path: Path, question: str) -> tuple[int, bytes]:
-    """Ask over a unix socket; OSError where nobody listens."""
+    """Send a request over a unix socket; raise OSError if nobody listens."""
     with closing(HTTPConnection("backhaul", timeout=HANG_SECONDS)) as connection:
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.settimeout(5)
@@ -174,7 +177,7 @@ async def running(office: Office) -> AsyncIterator[Daemon]:
 
 @asynccontextmanager
 async def connected(shop: Shop, more: str = "") -> AsyncIterator[tuple[Office, Daemon]]:
-    """Run the daemon as the receiver of a shop of this process."""
+    """Run the daemon as the receiver of a store in this process."""
     access = shop.running.access
     body = {"address": UNUSED_ADDRESS, "topics": list(TOPICS)}
     hook = (await shop.v1("POST", "/webhooks", body)).data
@@ -191,10 +194,10 @@ async def connected(shop: Shop, more: str = "") -> AsyncIterator[tuple[Office, D
 
 
 class DaemonProcess:
-    """`backhaul run` as a process of its own; its log is kept with the session's.
+    """`backhaul run` as its own process; its log is kept with the session's logs.
 
     `environ` is added to this process's environment; `wrapped` is a command that
-    becomes the daemon, as `nice` would; `handed` are files of ours that it inherits.
+    becomes the daemon, as `nice` would; `handed` are open files that it inherits.
     """
 
     def __init__(
@@ -220,13 +223,13 @@ class DaemonProcess:
 
     @on_purpose()
     def await_ready(self, seconds: float = 90) -> dict[str, Any]:
-        """Return what it says of itself once it is ready."""
+        """Wait until the daemon is ready; return its status."""
 
-        def look() -> dict[str, Any] | None:
+        def read() -> dict[str, Any] | None:
             assert self.process.poll() is None, self.log.read_text()[-2_000:]
             return self.office.read_status()
 
-        found = await_true(look, "the daemon is ready", seconds)
+        found = await_true(read, "the daemon is ready", seconds)
         assert found is not None
         return found
 
@@ -256,7 +259,7 @@ def daemon_process(
 
 @contextmanager
 def office_of(reference: ReferenceProcess, more: str = "") -> Iterator[Office]:
-    """A configuration for the demo store of a reference server; nothing runs yet."""
+    """Return an office for the demo store of a reference server; nothing runs yet."""
     office = Office(reference.public_url, reference.store().api_key, more=more)
     try:
         yield office
@@ -287,7 +290,7 @@ def connected_process(
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command printed, and its exit code."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -299,7 +302,7 @@ class CommandResult:
 
 
 def in_process(*arguments: object, config: Path | None) -> CommandResult:
-    """Run a command in this process: the same code, without the start of Python."""
+    """Run a command in this process, without the start of a Python interpreter."""
     given = [*map(str, arguments), *(["--config", str(config)] if config else [])]
     out, err = (
         io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
@@ -318,7 +321,7 @@ def in_process(*arguments: object, config: Path | None) -> CommandResult:
 def backhaul(
     *arguments: object, config: Path | None = None, seconds: float = 40
 ) -> CommandResult:
-    """Run a command of the program as a person does; `seconds` is its patience."""
+    """Run a command as an operator does; `seconds` is its timeout."""
     given = [str(argument) for argument in arguments]
     if config is not None:
         given += ["--config", str(config)]

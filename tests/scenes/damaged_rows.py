@@ -1,4 +1,4 @@
-"""Rows as no verb leaves them: damaged, from the past, or of another version.
+"""Writes rows that the program would not write: damaged, old, or of another version.
 
 Only this module knows how to write them. The names are those of docs/mirror.md.
 """
@@ -40,12 +40,12 @@ def overwrite_text(
 
 
 def insert(place: Place, table: str, **values: object) -> None:
-    """Write a row by hand."""
+    """Insert a row."""
     insert_many(place, table, [values])
 
 
 def insert_many(place: Place, table: str, rows: Sequence[Mapping[str, object]]) -> None:
-    """Write rows of the same columns by hand, in one transaction."""
+    """Insert rows with the same columns, in one transaction."""
     names = ", ".join(f'"{name}"' for name in rows[0])
     places = ", ".join("?" for _ in rows[0])
     statement = f"INSERT INTO {table} ({names}) VALUES ({places})"  # noqa: S608 - a test's own
@@ -54,7 +54,7 @@ def insert_many(place: Place, table: str, rows: Sequence[Mapping[str, object]]) 
 
 
 def copy(place: Place, table: str, **changed: object) -> None:
-    """Write a copy of the first row of a table, with other values in some columns."""
+    """Insert a copy of the first row of a table, with other values in some columns."""
     (row,) = rows_with_names(place, f"SELECT * FROM {table} LIMIT 1")  # noqa: S608 - a test's own
     insert(place, table, **{**row, **changed})
 
@@ -72,7 +72,7 @@ def _where(wanted: Iterable[str]) -> str:
 def insert_command(
     place: Place, id_: str, kind: str, target: str, state: str, **values: object
 ) -> None:
-    """Write a command that a connection asked for, in a state of the test's own."""
+    """Insert a command of a connection, in the given state."""
     ordering_key = f"{'product' if kind == 'adjust' else 'order'}:{target}"
     known = {"id": id_, "kind": kind, "target": target, "state": state}
     empty = dict.fromkeys(("cause", "created_at", "due_at"), "")
@@ -81,7 +81,7 @@ def insert_command(
 
 
 def write_to_unused_space(path: Path, word: str) -> None:
-    """Leave a word in an unused part of the file, as SQLite may."""
+    """Write a word into an unused part of the file, as SQLite may."""
     with closing(Connection(path, isolation_level=None)) as careless:
         careless.execute("PRAGMA secure_delete=OFF")
         careless.execute("CREATE TABLE scratch (word)")
@@ -92,21 +92,21 @@ def write_to_unused_space(path: Path, word: str) -> None:
 def insert_delivery(
     place: Place, instance: str, object_id: str, topic: str, **values: object
 ) -> None:
-    """Write a delivery to a connection, in a state of the test's own."""
+    """Insert a delivery for a connection, in the given state."""
     about = {"id": "d", "instance": instance, "topic": topic, "object_id": object_id}
     rest = {"store": "main", "change_id": 1, "created_at": AT, "due_at": AT}
     insert(place, "deliveries", **(about | rest | values))
 
 
 def insert_incident(place: Place, text: str, command: str = "ab") -> None:
-    """Write an open incident of the order `ord_1`."""
+    """Insert an open incident of the order `ord_1`."""
     about = {"store": "main", "kind": "restocked", "order_id": "ord_1"}
     insert(place, "incidents", **about, command_id=command, at=AT, says=text)
 
 
 @contextmanager
 def refused_rows(path: Path, table: str, why: str) -> Iterator[None]:
-    """Make the database refuse each new row of a table meanwhile."""
+    """Let the database reject each new row of a table within the block."""
     refusal = f"BEGIN SELECT RAISE(ABORT, '{why}'); END"
     write(path, f"CREATE TRIGGER refused BEFORE INSERT ON {table} {refusal}")
     try:

@@ -1,4 +1,4 @@
-"""The dashboard over a real store and the changes of a daemon, on a test's clock."""
+"""The dashboard with a real database and a daemon's actions, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ COOKIE = "backhaul_session"
 Deliveries: TypeAlias = "dict[str, Callable[[], Awaitable[Sequence[Any]]]]"
 _KEYS = count(1)
 _HASHED: dict[str, str] = {}
-"""Hashing is slow on purpose: once is enough for all tests."""
+"""Password hashing is slow on purpose, so all tests share the hashes."""
 
 
 @dataclass(slots=True)
 class Browser:
-    """Somebody's browser: keeps cookies, and says where its requests come from."""
+    """A browser: keeps cookies, and sends an `Origin`."""
 
     client: TestClient[web.Request, web.Application]
     csrf: str = ""
@@ -80,7 +80,7 @@ class Browser:
         )
 
     def form_headers(self) -> dict[str, str]:
-        """The headers with which a browser sends a form of one of our pages."""
+        """Return the headers with which a browser sends a form of the dashboard."""
         return {
             "Sec-Fetch-Site": "same-origin",
             "Origin": str(self.client.make_url("")),
@@ -106,7 +106,7 @@ class Browser:
 
 @dataclass(slots=True)
 class Subscription:
-    """Notes what is asked of the platform; tests/sync asks a real one."""
+    """Records the requests to the platform; tests/sync sends real ones."""
 
     requests: list[str] = field(default_factory=list)
 
@@ -119,7 +119,7 @@ class Subscription:
 
 @dataclass(slots=True)
 class OrderBackfill:
-    """Notes what is asked of it; tests/sync reads a platform."""
+    """Records the requested backfills; tests/sync runs real ones."""
 
     requests: list[str] = field(default_factory=list)
     orders: int | None = 230
@@ -134,7 +134,7 @@ class OrderBackfill:
 
 @dataclass(slots=True)
 class Office:
-    """A dashboard that is served, with all that stands behind it."""
+    """A running dashboard with its database, settings and clock."""
 
     store: SqliteStore
     settings: Settings
@@ -157,7 +157,7 @@ class Office:
         return self.store.path
 
     async def browser(self, name: str | None = None) -> Browser:
-        """A browser of its own, logged in where a name is said."""
+        """Return a new browser, logged in if a user name is given."""
         client = TestClient(self.server)
         self.clients.append(client)
         browser = Browser(client)
@@ -166,14 +166,14 @@ class Office:
         return browser
 
     async def add_users(self) -> None:
-        """One of each role; all have the same password."""
+        """Add one user of each role; all have the same password."""
         if PASSWORD not in _HASHED:
             _HASHED[PASSWORD] = await self.passwords.hash(PASSWORD)
         for name, role in PEOPLE.items():
             await self.store.users.add(name, role, _HASHED[PASSWORD], "the test")
 
     async def plan(self, target: str = "ord_1", state: str = "planned") -> str:
-        """Plan to fulfill an order, and put it where a test wants it."""
+        """Plan to fulfill an order, and set the command's columns."""
         id_ = f"{next(_KEYS):032x}"
         members = {"tracking_company": "DHL", "tracking_number": "T1", "lines": []}
         command = NewCommand(id_, "fulfill", target, f"order:{target}", members)
@@ -191,7 +191,7 @@ class Office:
             pass
 
     def audit(self) -> list[tuple[str, str, str]]:
-        """Return who did what, and its detail; without logins and changes of users."""
+        """Return the audit entries without logins and changes of users."""
         found = rows_of(self.path, "audit", "who", "action", "detail")
         return [entry for entry in found if not entry[1].startswith("users ")]
 
@@ -249,7 +249,7 @@ async def open_office(
         )
         shown = STATUS | {"started_at": to_text(clock.now())} | (status or {})
 
-        async def tell() -> dict[str, Any]:
+        async def read_status() -> dict[str, Any]:
             return {"refused": {}, "news": {}} | shown | jobs.status()
 
         async def numbers() -> bytes:
@@ -258,7 +258,7 @@ async def open_office(
         async def problems() -> list[Problem]:
             conditions = await store.alert_conditions.current([])
             facts = Facts(
-                status=await tell(),
+                status=await read_status(),
                 conditions=conditions,
                 drift_rows=settings.alerts.drift_rows,
                 silence={},
@@ -268,11 +268,11 @@ async def open_office(
             )
             return find_problems(facts)
 
-        app = routes.build_app(lambda: routes.READY, tell, {}, numbers, problems)
+        app = routes.build_app(lambda: routes.READY, read_status, {}, numbers, problems)
         given = Services(
             settings,
             clock,
-            tell,
+            read_status,
             problems,
             actions(parts),
             store,

@@ -1,4 +1,4 @@
-"""Holds the database's locks as another program would."""
+"""Locks the database as another program would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def idle_reader(path: Path) -> Iterator[None]:
-    """Read the database and leave the transaction open: its log cannot shrink."""
+    """Leave a read transaction open, so that the log cannot shrink."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM inbox").fetchone()
@@ -23,7 +23,7 @@ def idle_reader(path: Path) -> Iterator[None]:
 
 
 class LockOfAnotherProcess:
-    """Holds the write lock from outside while the block runs."""
+    """Holds the write lock from another connection within the block."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Real stores for tests, of either engine, and what is in their databases.
+"""Real stores for tests, on either engine, and the contents of their databases.
 
 A place is the path of an SQLite file or the URL of a PostgreSQL database.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 NewDatabase: TypeAlias = "Callable[[], Place]"
-"""Returns where another empty database is; the fixture `new_database` is one."""
+"""Returns the place of a new empty database; the fixture `new_database` is one."""
 _TABLES = """
     SELECT quote_ident(table_name) FROM information_schema.tables
     WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
@@ -49,7 +49,7 @@ _VALUES = """
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a database as another program would, to be read."""
+    """Open a database for reading, as another program would."""
     return Connection(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
@@ -66,7 +66,7 @@ def reader(place: Place) -> Iterator[Any]:
 
 @contextmanager
 def writer(place: Place) -> Iterator[Any]:
-    """Open a database of either engine to write one transaction by hand."""
+    """Open a database of either engine to write one transaction directly."""
     if isinstance(place, str):
         with closing(postgres.Connection(place)) as connection:
             connection.execute("BEGIN")
@@ -78,7 +78,7 @@ def writer(place: Place) -> Iterator[Any]:
 
 
 def rows(place: Place, query: str, *values: object) -> list[Row]:
-    """Read with a connection of its own, as another program would."""
+    """Return the rows of a query on a new connection, as another program would."""
     with reader(place) as connection:
         return list(connection.execute(query, values).fetchall())
 
@@ -96,7 +96,7 @@ def count(place: Place, table: str) -> int:
 
 
 def mirror_of(place: Place) -> dict[str, list[Row]]:
-    """Return the whole mirror in an order of its own."""
+    """Return the rows of all mirror tables in a fixed order."""
     return {
         table: sorted(rows(place, f"SELECT {columns} FROM {table}"), key=repr)  # noqa: S608 - constants
         for table, columns in MIRROR.items()
@@ -130,13 +130,13 @@ def contents(place: Place) -> bytes:
 
 
 def write(place: Place, statement: str, *values: object) -> None:
-    """Write by hand, as another program would."""
+    """Execute a statement, as another program would."""
     with writer(place) as connection:
         connection.execute(statement, values)
 
 
 def put_target(place: Place, id_: str, **columns: object) -> None:
-    """Write a stock target of variant `var_1` of `prod_1`, as it waits for its turn."""
+    """Insert a waiting stock target of variant `var_1` of `prod_1`."""
     payload = '{"variant_id": "var_1", "quantity": 7, "as_of": ""}'
     values: dict[str, object] = {
         "id": id_,
@@ -159,7 +159,7 @@ def put_target(place: Place, id_: str, **columns: object) -> None:
 
 
 def put_record(place: Place, key: str, payload: str) -> None:
-    """Write a record that was accepted and became no command."""
+    """Insert an accepted record without a command."""
     statement = """
         INSERT INTO records (store, instance, key, payload, raw, locator, state,
             received_at, retry_at)
@@ -170,7 +170,7 @@ def put_record(place: Place, key: str, payload: str) -> None:
 
 @contextmanager
 def locked(place: Place, mode: str = "EXCLUSIVE") -> Iterator[Any]:
-    """Let others read and not write, as a backup or a curious person may do.
+    """Let others read and not write, as a backup or another user may do.
 
     PostgreSQL still commits units that write no row, unless `mode` locks reads too.
     """
@@ -191,7 +191,7 @@ def locked(place: Place, mode: str = "EXCLUSIVE") -> Iterator[Any]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Keep a read open, so that the log cannot be emptied."""
+    """Keep a read transaction open, so that SQLite cannot empty the log."""
     with closing(Connection(path, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM orders").fetchone()
@@ -201,7 +201,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @cache
 def _new_database() -> bytes:
-    """Return a database as every step of the schema made it, once for all tests."""
+    """Return the bytes of an empty database with the current schema, made once."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "new.db")
         open_store(path, SystemClock())
@@ -209,7 +209,7 @@ def _new_database() -> bytes:
 
 
 def make_database(place: Place) -> None:
-    """Make a database where none is, at once: the schema takes a tenth of a second.
+    """Create a database from a copy: the schema alone takes a tenth of a second.
 
     Every PostgreSQL database of a test is made with its schema.
     """
@@ -220,7 +220,7 @@ def make_database(place: Place) -> None:
 
 
 def back_up(source: Place, target: Place) -> None:
-    """Copy a database while its store works, as an operator does."""
+    """Back a database up while its store works, as an operator does."""
     if isinstance(source, str):
         assert isinstance(target, str)
         postgres_databases.copy(source, target)
@@ -244,7 +244,7 @@ def started_store(
 
 @asynccontextmanager
 async def started_store(place: Place, clock: Clock | None = None) -> AsyncIterator[Any]:
-    """Open the store of a place; a file is created where none is."""
+    """Open the store of a place; create its file if it is missing."""
     make_database(place)
     store = open_store(place, clock or SystemClock())
     store.start()
@@ -255,12 +255,12 @@ async def started_store(place: Place, clock: Clock | None = None) -> AsyncIterat
 
 
 def fold_as_demo(event: StoredEvent) -> Decoded:
-    """Decode for the store that the payloads of tests belong to."""
+    """Decode an event for the store of the tests' payloads."""
     return decode_event(event, store_id=STORE_ID, currency="INR")
 
 
 async def fold_all(store: Store) -> list[tuple[int, Folded]]:
-    """Fold what waits; return the problems."""
+    """Fold the waiting events; return the problems."""
     problems: list[tuple[int, Folded]] = []
     more = True
     while more:
@@ -271,13 +271,13 @@ async def fold_all(store: Store) -> list[tuple[int, Folded]]:
 
 
 async def append_and_fold(store: Store, *bodies: bytes) -> list[tuple[int, Folded]]:
-    """Append deliveries in this order and fold them."""
+    """Append webhook bodies in this order and fold them; return the problems."""
     await append(store, bodies)
     return await fold_all(store)
 
 
 async def fold_in_turn(store: Store, *arrivals: Arrival) -> None:
-    """Append and fold one after the other, as when nothing is in a hurry."""
+    """Append and fold one event after the other."""
     for one in arrivals:
         await store.inbox.append(one)
         assert await fold_all(store) == []
@@ -290,5 +290,5 @@ async def append(store: Store, bodies: Iterable[bytes]) -> None:
 
 
 def event_states(place: Place) -> list[str]:
-    """Return what became of each event, in order of arrival."""
+    """Return the state of each event, in order of arrival."""
     return values_of(place, "events", "state")

@@ -1,4 +1,4 @@
-"""A browser of a device: keeps its profile, and may be killed at any moment."""
+"""A browser on a device: keeps its profile, and can be killed at any time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PORT_FILE = "DevToolsActivePort"
 def trusting(certificate: Path) -> tuple[str, ...]:
     """Return arguments with which a browser trusts a server's certificate.
 
-    Service workers need that: they refuse what a person has to click away.
+    Service workers need a trusted certificate.
     """
     read = x509.load_pem_x509_certificate(certificate.read_bytes())
     key = read.public_key().public_bytes(
@@ -99,7 +99,7 @@ class DeviceBrowser:
 
 
 def _lines(file: Path) -> list[str]:
-    """Return the lines of a file that is written in a moment; none until then."""
+    """Return the lines of a file, none before the file is written."""
     found = file.read_text().splitlines() if file.exists() else []
     return found if len(found) > 1 else []
 

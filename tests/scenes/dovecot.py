@@ -99,7 +99,7 @@ class Dovecot:
         return self._process is None
 
     def start(self) -> None:
-        """Return when it accepts logins."""
+        """Start the server; return when it accepts logins."""
         program = shutil.which("dovecot", path="/usr/sbin:/sbin") or require("dovecot")
         file = self.folder / "dovecot.conf"
         owner = server_user()
@@ -128,7 +128,7 @@ class Dovecot:
         await_true(self._answers, "Dovecot answers")
 
     def kill(self) -> None:
-        """Let it vanish with all its sessions."""
+        """Kill the server with all its sessions."""
         if self._process is not None:
             every = family_of(self._process.pid)
             for pid in every:
@@ -139,7 +139,7 @@ class Dovecot:
             await_true(lambda: all(map(is_over, every)), "its processes are gone")
 
     def client(self) -> IMAPClient:
-        """Return a login of a person or another program."""
+        """Return a session of a user or another program."""
         client = IMAPClient("127.0.0.1", port=self.port, ssl=False, timeout=60)
         try:
             client.login(USER, PASSWORD)
@@ -179,7 +179,7 @@ class Dovecot:
         return state
 
     def renumber(self) -> None:
-        """Lose the numbers of messages, as after a restored backup of the mailbox.
+        """Renumber all messages, as a restored backup of the mailbox does.
 
         Call it while the server is down; messages get another UID and UIDVALIDITY.
         """
@@ -193,7 +193,7 @@ class Dovecot:
             file.write_text(head, encoding="ascii")
 
     def sent_bytes(self) -> int:
-        """Return how much was sent in all sessions, which have ended."""
+        """Return the number of bytes that the server sent in all ended sessions."""
         log = self.folder / "log"
 
         def lines(words: str) -> list[str]:
@@ -217,8 +217,8 @@ class Dovecot:
 
 @contextmanager
 def dovecot(more: str = "") -> Iterator[Dovecot]:
-    """Run a server with an empty mailbox; everything is gone at the end."""
-    # A folder of pytest belongs to root alone, and the server never runs as root.
+    """Run a server with an empty mailbox, and remove both at the end."""
+    # Only root may read pytest's folders, and the server never runs as root.
     folder = Path(tempfile.mkdtemp(prefix="dovecot-"))
     of_this_machine(folder)
     if (owner := server_user()) is not None:

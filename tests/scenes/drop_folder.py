@@ -1,4 +1,4 @@
-"""A drop folder whose files reach the real store, and what leaves of them."""
+"""A drop folder connected to a real database, and the planned fulfillments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ARTICLES = ("LS-XL", "LS-L", "KK-XL", "KK-L", "A1")
 
 
 class Folder:
-    """A drop folder whose files reach the real store."""
+    """A drop folder whose records reach a real database."""
 
     def __init__(self, store: Store, path: Path, **options: Any) -> None:
         path.mkdir(exist_ok=True)
@@ -35,14 +35,14 @@ class Folder:
         self._name = path.name
 
     async def drop(self, content: str, name: str = "fulfillments.csv") -> None:
-        """Drop a file and take it, as after a restart."""
+        """Put a file into the folder and read it, as after a restart."""
         (self.path / name).write_text(content)
         settings = Settings.model_validate(self.options)
         connector = FileDrop(self._name, settings)
         await host_of(connector, self.store).once()
 
     def left(self) -> list[tuple[str, str | None, dict[str, int]]]:
-        """Return what leaves: order, number and units of each article."""
+        """Return the planned fulfillments: order, number and units of each article."""
         return [
             _left(target, payload)
             for target, payload in rows_of(
@@ -55,7 +55,7 @@ class Folder:
         return values_of(self.store.place, "quarantine", "reason", state="open")
 
     async def decide(self, verb: str) -> None:
-        """Let an operator retry or drop the only row in quarantine."""
+        """Let an operator retry or discard the only row in quarantine."""
         id_ = value_of(self.store.place, "quarantine", "id", state="open")
         quarantine = self.store.quarantine
         if verb == "drop":
@@ -74,7 +74,7 @@ def _left(target: str, payload: str) -> tuple[str, str | None, dict[str, int]]:
 
 
 async def with_orders(store: Store) -> None:
-    """Have orders 2001 to 2004, each with three units of each article."""
+    """Fold orders 2001 to 2004, each with three units of each article."""
     for number in range(2001, 2005):
         items = [
             payloads.item(f"{number}:{sku}", variantId=f"v_{sku}", sku=sku, quantity=3)
@@ -85,10 +85,10 @@ async def with_orders(store: Store) -> None:
 
 
 def case(name: str) -> str:
-    """Return a case with the numbers of our orders: 1001 is 2001."""
+    """Return a test file with our order numbers: 1001 becomes 2001."""
     return re.sub(r"(?m)^1(\d{3})", r"2\1", (CASES / name).read_text())
 
 
 async def matched(store: Store, clock: Clock) -> list[str]:
-    """Try what waits again; return what it came to."""
+    """Match the unmatched records again; return the results."""
     return [x.state for x in await store.records.match(Matcher(clock, 600), 99)]

@@ -1,4 +1,4 @@
-"""A program that forwards a spool to a database, and kills itself at one point.
+"""A program that forwards a spool to a database, and kills itself at one step.
 
 Arguments: the spool's file, the URL of the database, and the point, such as
 `remove:before`. It ends with 0 once the spool is empty.

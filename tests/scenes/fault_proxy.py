@@ -1,4 +1,4 @@
-"""A proxy that spoils what passes it, between two programs that do not know of it."""
+"""A proxy that injects faults into the traffic between two programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESET = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class ProxiedRequest:
-    """A request on its way, as bytes, and the connection that it came by."""
+    """The bytes of a request, and its connection."""
 
     head: bytes
     body: bytes
@@ -33,7 +33,7 @@ class ProxiedRequest:
         return self.head.split(b" ", 1)[0].decode()
 
     def reset(self) -> None:
-        """Close with RST: what was on its way is thrown away."""
+        """Close with RST, which discards bytes in flight."""
         sock = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.writer.transport.abort()
@@ -43,7 +43,7 @@ class ProxiedRequest:
         await self.writer.drain()
 
     async def await_hangup(self) -> None:
-        """Wait until the one who asked hangs up."""
+        """Wait until the client closes the connection."""
         await self.reader.read()
 
 
@@ -56,29 +56,29 @@ async def clear(passing: ProxiedRequest, forward: Forward) -> None:
 
 
 async def timeout(passing: ProxiedRequest, _: Forward) -> None:
-    """Keep the request, and say nothing."""
+    """Do not forward the request, and do not answer."""
     await passing.await_hangup()
 
 
 async def blackhole(passing: ProxiedRequest, forward: Forward) -> None:
-    """Let it arrive; the answer vanishes, and the connection stays half open."""
+    """Forward the request; discard the response, and leave the connection half open."""
     await forward()
     await passing.await_hangup()
 
 
 async def reset_before(passing: ProxiedRequest, _: Forward) -> None:
-    """Reset before the request goes on."""
+    """Reset the connection before the request is forwarded."""
     passing.reset()
 
 
 async def reset_after(passing: ProxiedRequest, forward: Forward) -> None:
-    """Reset once the platform has answered."""
+    """Reset the connection after the platform answered."""
     await forward()
     passing.reset()
 
 
 async def reset_mid(passing: ProxiedRequest, forward: Forward) -> None:
-    """Reset in the middle of the answer."""
+    """Reset the connection in the middle of the response."""
     answer = await forward()
     await passing.answer(answer[: len(answer) // 2])
     passing.reset()
@@ -93,7 +93,7 @@ def latency(seconds: float) -> Toxic:
 
 
 def slow_close(seconds: float) -> Toxic:
-    """Answer, and hang up only after so long."""
+    """Forward the response, and close the connection only after a delay."""
 
     async def work(passing: ProxiedRequest, forward: Forward) -> None:
         await clear(passing, forward)
@@ -104,7 +104,7 @@ def slow_close(seconds: float) -> Toxic:
 
 
 def slicer(size: int) -> Toxic:
-    """Answer in packets of so many bytes."""
+    """Forward the response in packets of this size."""
 
     async def work(passing: ProxiedRequest, forward: Forward) -> None:
         answer = await forward()
@@ -116,7 +116,7 @@ def slicer(size: int) -> Toxic:
 
 
 def limit_data(size: int) -> Toxic:
-    """Hang up after so many bytes of the answer."""
+    """Close the connection after this many bytes of the response."""
 
     async def work(passing: ProxiedRequest, forward: Forward) -> None:
         answer = await forward()
@@ -127,7 +127,7 @@ def limit_data(size: int) -> Toxic:
 
 
 def replace_answer(answer: bytes) -> Toxic:
-    """Let it arrive, and answer something else."""
+    """Forward the request, and answer with another response."""
 
     async def work(passing: ProxiedRequest, forward: Forward) -> None:
         await forward()
@@ -137,7 +137,7 @@ def replace_answer(answer: bytes) -> Toxic:
 
 
 def refuse(answer: bytes) -> Toxic:
-    """Let nothing pass, and answer this."""
+    """Answer with this response, and forward nothing."""
 
     async def work(passing: ProxiedRequest, _: Forward) -> None:
         await passing.answer(answer)
@@ -147,7 +147,7 @@ def refuse(answer: bytes) -> Toxic:
 
 @dataclass(slots=True)
 class LoggedRequest:
-    """One request: when it came, and whether the platform has had and answered it."""
+    """One request: its time, and whether the platform received and answered it."""
 
     at: float
     passing: ProxiedRequest
@@ -156,23 +156,23 @@ class LoggedRequest:
 
 @dataclass(slots=True)
 class FaultProxy:
-    """Forwards to `upstream` until told otherwise; `log` holds every request."""
+    """Forwards to `upstream`, with faults if a test sets some; logs every request."""
 
     upstream: str
     url: str = "http://127.0.0.1:0"
     storm: Toxic | None = None
-    """Meets every request."""
+    """The fault of every request."""
     once: dict[bytes, Toxic] = field(default_factory=dict)
-    """Meets the first request with these bytes in its body."""
+    """The fault of the first request with these bytes in its body."""
     log: list[LoggedRequest] = field(default_factory=list)
     most_commands: int = 0
-    """How many were under way at once, at most."""
+    """The most requests in progress at one time."""
     _commands: int = 0
     _server: asyncio.Server | None = None
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def up(self) -> None:
-        """Listen, at the same place as before."""
+        """Listen, on the same port as before."""
         place = urlsplit(self.url)
         self._server = await asyncio.start_server(
             self._serve, place.hostname, place.port
@@ -181,7 +181,7 @@ class FaultProxy:
         self.url = f"http://{host}:{port}"
 
     async def down(self) -> None:
-        """Refuse connections, and end those that there are."""
+        """Refuse new connections, and close the open ones."""
         if self._server is not None:
             self._server.close()
         for writer in list(self._open):
@@ -229,7 +229,7 @@ class FaultProxy:
         return self.storm or clear
 
     async def _ask(self, passing: ProxiedRequest) -> bytes:
-        """Ask the platform on a connection of its own, which ends with the answer."""
+        """Send the request to the platform on a new connection; return the response."""
         place = urlsplit(self.upstream)
         reader, writer = await asyncio.open_connection(place.hostname, place.port)
         try:
@@ -241,7 +241,7 @@ class FaultProxy:
 
 
 def _ending(head: bytes) -> bytes:
-    """Return a head that asks for the connection to be closed after the answer."""
+    """Return the request's head with `Connection: close`."""
     lines = head.removesuffix(HEAD_END).split(b"\r\n")
     kept = [line for line in lines if not line.lower().startswith(b"connection:")]
     return b"\r\n".join([*kept, b"Connection: close"]) + HEAD_END

@@ -1,4 +1,4 @@
-"""The way between a sender and a real platform, on which commands meet their fate."""
+"""An HTTP transport to a real platform that injects faults into commands."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ PROXY_PAGE = b"<html><body><h1>Bad Gateway</h1></body></html>"
 
 
 class CommandFault(Enum):
-    """What becomes of a command's first request; later ones get through."""
+    """What happens to a command's first request; later requests get through."""
 
     THROUGH = "through"
     NEVER_ARRIVES = "never arrives"
     REPLY_LOST = "applied, reply lost"
     RESET = "applied, connection reset"
     ANSWERED_500 = "applied, answered 500"
-    LATE_AFTER_FIRST = "applied after the first look"
-    LATE_AFTER_SECOND = "applied after the second look"
-    LATE_AFTER_LAST = "applied after the last look"
+    LATE_AFTER_FIRST = "applied after the first check"
+    LATE_AFTER_SECOND = "applied after the second check"
+    LATE_AFTER_LAST = "applied after the last check"
     PROXY_502 = "a proxy's page, 502"
     PROXY_403 = "a proxy's page, 403"
 
@@ -44,22 +44,22 @@ LATE_SECONDS = {
     CommandFault.LATE_AFTER_SECOND: 0.5,
     CommandFault.LATE_AFTER_LAST: 1.5,
 }
-"""When it arrives after all, in parts of the time from the first look to the last."""
+"""When the request arrives, as a part of the time from first to last check."""
 PROXY_STATUS = {CommandFault.PROXY_502: 502, CommandFault.PROXY_403: 403}
 FIRST_UNCERTAIN_STATUS = 500
-"""From this status on, what answers may be before the platform, or broken."""
+"""From this status on, a response does not show whether the command took effect."""
 
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Else every wire would load the authorities of the machine, which takes longest."""
+"""Without it, every transport would load the machine's CA certificates: slow."""
 
 
 @dataclass(slots=True)
 class FaultyTransport(httpx.AsyncBaseTransport):
-    """Forwards reads; does to each command's first request what its fate says.
+    """Forwards reads, and injects the fault of each command into its first request.
 
-    It belongs to the world, not to the program: what is on its way arrives, whether or
-    not the program that sent it still lives. `answers` is its log: each status that
-    went back to whoever sent a command, or None where no answer did.
+    The transport outlives the program under test: a request in flight arrives even if
+    the program was killed. `answers` holds the status of each response to a command,
+    or None if there was no response.
     """
 
     clock: VirtualClock
@@ -75,11 +75,11 @@ class FaultyTransport(httpx.AsyncBaseTransport):
     )
 
     async def cut(self) -> None:
-        """Close it for good; `aclose` is but one program hanging up."""
+        """Close the transport; `aclose` of a program does not."""
         await self._inner.aclose()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        request = await _left(request)
+        request = await _sent(request)
         self.busy += 1
         try:
             command = request.headers.get(KEY, "").removeprefix(KEY_PREFIX)
@@ -96,7 +96,7 @@ class FaultyTransport(httpx.AsyncBaseTransport):
             self.busy -= 1
 
     def is_outcome_known(self, command: str) -> bool:
-        """Tell whether an answer went back that says what became of the command."""
+        """Return True if a response showed whether the command took effect."""
         statuses = self.answers[command]
         return any(
             status is not None and status < FIRST_UNCERTAIN_STATUS
@@ -113,7 +113,7 @@ class FaultyTransport(httpx.AsyncBaseTransport):
             self._send_late(LATE_SECONDS[fate], request)
         if fate is CommandFault.NEVER_ARRIVES or fate in LATE_SECONDS:
             raise httpx.ReadTimeout("the answer does not come")
-        # Its own task: what has left arrives, though the program may die meanwhile.
+        # A separate task: the request arrives even if the program is killed meanwhile.
         answer = await asyncio.shield(self._keep(self._forward(request)))
         if fate is CommandFault.REPLY_LOST:
             raise httpx.ReadTimeout("the answer does not come")
@@ -151,8 +151,8 @@ class FaultyTransport(httpx.AsyncBaseTransport):
         )
 
 
-async def _left(request: httpx.Request) -> httpx.Request:
-    """Return a request as it is on its way: the program cannot hold it back now."""
+async def _sent(request: httpx.Request) -> httpx.Request:
+    """Return a request that was sent: the program cannot stop it now."""
     trace = request.extensions.get("trace")
     if trace is not None:
         await trace(FIRST_BYTE, {})
@@ -170,11 +170,11 @@ async def _left(request: httpx.Request) -> httpx.Request:
 async def faulty_transport(
     clock: VirtualClock, patience_seconds: float
 ) -> AsyncIterator[FaultyTransport]:
-    """Lay a wire; in the end whatever is on its way is given up."""
-    wire = FaultyTransport(clock, patience_seconds)
+    """Provide a faulty transport; cancel requests in flight at the end."""
+    transport = FaultyTransport(clock, patience_seconds)
     try:
-        yield wire
+        yield transport
     finally:
-        for task in wire.in_flight:
+        for task in transport.in_flight:
             task.cancel()
-        await wire.cut()
+        await transport.cut()

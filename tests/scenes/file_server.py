@@ -42,12 +42,12 @@ class FileServer:
         }
 
     def start(self) -> None:
-        """Return when it accepts connections."""
+        """Start the server; return when it accepts connections."""
         self.drop.mkdir(parents=True, exist_ok=True)
         options = self._webdav() if self.protocol == "webdav" else self._ftp()
         log = (self.folder / "server.log").open("ab")
         with log:
-            # -P: no folder of the project is searched for its modules.
+            # -P: do not import modules from the project's folders
             started = subprocess.Popen(
                 [sys.executable, "-P", "-m", *options], stdout=log, stderr=log
             )

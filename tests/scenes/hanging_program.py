@@ -1,4 +1,4 @@
-"""A program that never says anything and never ends by itself."""
+"""A program that prints nothing and never exits."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class IdentityProvider:
             {"kty": "oct", "k": PUBLISHED, "kid": "shared"},
         ]
     )
-    """Published keys that verify nothing: of an unknown kind, and a secret one."""
+    """Published keys that cannot verify a token: an unknown type, a secret key."""
     header: dict[str, Any] = field(default_factory=dict)
     claims: dict[str, Any] = field(default_factory=dict)
     """Claims that replace those of a token; None removes one."""
@@ -63,7 +63,7 @@ class IdentityProvider:
         return str(self.server.make_url("")).rstrip("/")
 
     def allow(self, address: str, **claims: Any) -> str:
-        """Let somebody in who was sent here; return the path that leads back."""
+        """Log in a user who was redirected here; return the path back to Backhaul."""
         query = {
             name: one for name, (one,) in parse_qs(urlsplit(address).query).items()
         }
@@ -94,7 +94,7 @@ class IdentityProvider:
         return web.json_response({"keys": keys + self.other_keys})
 
     async def issue(self, request: web.Request) -> web.Response:
-        """Exchange a code once, for the client and the browser that began."""
+        """Exchange a code for a token, once, for the client and browser that began."""
         if self.answer:
             status, members = self.answer
             return web.json_response(members, status=status)
@@ -184,7 +184,7 @@ def settings_of(provider: IdentityProvider, **changed: Any) -> dict[str, Any]:
 
 
 async def sent_to(browser: Browser, path: str = "/login/oidc") -> str:
-    """Begin a login; return the address to which the browser is sent."""
+    """Begin a login; return the address to which the browser is redirected."""
     answer = await browser.get(path)
     assert answer.status == 303, await answer.text()
     return answer.headers["Location"]
@@ -193,5 +193,5 @@ async def sent_to(browser: Browser, path: str = "/login/oidc") -> str:
 async def sign_on(
     browser: Browser, provider: IdentityProvider, **claims: Any
 ) -> ClientResponse:
-    """Log in at the provider, and come back."""
+    """Log in at the provider, and return to the dashboard."""
     return await browser.get(provider.allow(await sent_to(browser), **claims))

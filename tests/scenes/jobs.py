@@ -1,4 +1,4 @@
-"""Scheduled jobs over a real store, and what they were told to start."""
+"""Scheduled jobs over a real store, and the work that they started."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def settings_of(
 
 @dataclass(slots=True)
 class Program:
-    """One life of the daemon's jobs."""
+    """The jobs from one start of the daemon to its end."""
 
     path: Path
     store: SqliteStore
@@ -59,7 +59,7 @@ class Program:
 
 
 def runs(path: Place) -> list[tuple[str, str, str, str]]:
-    """Return what was recorded of each run of a job."""
+    """Return the recorded runs of all jobs, the oldest first."""
     return [(run.job, run.trigger, run.outcome, run.detail) for run in job_runs(path)]
 
 
@@ -67,9 +67,9 @@ def runs(path: Place) -> list[tuple[str, str, str, str]]:
 async def program(
     path: Path, settings: Settings, later: timedelta = timedelta()
 ) -> AsyncIterator[Program]:
-    """Take up the jobs that look for what is new, at this time or `later`.
+    """Start the scheduler with the incremental sync, at this time or `later`.
 
-    Only the time of the machine makes jobs due: in another, nothing is started.
+    Jobs become due by the machine's clock. With `later` the scheduler does not start.
     """
     clock = SettableClock(datetime.now(UTC) + later)
     schedule = Schedule(clock, lambda: 0.0)

@@ -1,7 +1,7 @@
-"""Programs that die at one named step, without knowing of it themselves.
+"""Kills programs at a named step of their work.
 
-What a program works with is wrapped from outside: every method of the protocols it
-writes and reads by, and its way to the platform, has a point before and one after.
+Wrappers add a point before and after every method of the store's protocols and every
+request to the platform. The program needs no code for it.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ PARTS: dict[str, type] = {
     "kv": KeyValues,
     "tags": HistoryTags,
 }
-"""What of the store a command's life is written by."""
+"""The parts of the store that record the progress of a command."""
 PLANNING: dict[str, type] = {"records": Records}
-"""What it is planned by."""
+"""The part that plans commands."""
 COUNTING: dict[str, type] = {"targets": Targets}
-"""What counts are made true by."""
+"""The part that applies stock counts."""
 ON_THE_WIRE = ("POST:before", "POST:during", "POST:after", "GET:before", "GET:after")
 
 
 def points() -> Iterator[str]:
-    """Yield every point of a command's life."""
+    """Yield every point in the processing of a command."""
     yield from ON_THE_WIRE
     yield from points_around(PARTS)
 
 
 def points_around(parts: Mapping[str, type]) -> Iterator[str]:
-    """Yield the points of these protocols, those of their newest method too."""
+    """Yield a point before and after each method of these protocols."""
     for part, protocol in parts.items():
         for name, member in vars(protocol).items():
             if callable(member) and not name.startswith("_"):
@@ -54,7 +54,7 @@ def points_around(parts: Mapping[str, type]) -> Iterator[str]:
 
 @dataclass(slots=True)
 class KillPoint:
-    """Ends a program when it meets a point for the `turn`-th time: nothing moves on."""
+    """Stops a program when it reaches a point for the `turn`-th time."""
 
     point: str = ""
     turn: int = 1
@@ -72,10 +72,10 @@ class KillPoint:
 class KillablePart:
     """One protocol's implementation, with a point before and after each call."""
 
-    def __init__(self, inner: object, name: str, mortality: KillPoint) -> None:
+    def __init__(self, inner: object, name: str, kill_point: KillPoint) -> None:
         self._inner = inner
         self._name = name
-        self._mortality = mortality
+        self._mortality = kill_point
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         work = getattr(self._inner, method)
@@ -91,11 +91,11 @@ class KillablePart:
 
 
 class KillableStore:
-    """What may be used of the store: the parts with points, and no other."""
+    """A store with only the parts that have points."""
 
-    def __init__(self, store: SqliteStore, mortality: KillPoint) -> None:
+    def __init__(self, store: SqliteStore, kill_point: KillPoint) -> None:
         self.parts = {
-            name: KillablePart(getattr(store, name), name, mortality)
+            name: KillablePart(getattr(store, name), name, kill_point)
             for name in PARTS | PLANNING | COUNTING
         }
 
@@ -105,11 +105,11 @@ class KillableStore:
 
 
 class KillableTransport(httpx.AsyncBaseTransport):
-    """A way to the platform with points; what has left goes on by itself."""
+    """A transport with points; a request that was sent continues after the kill."""
 
-    def __init__(self, inner: httpx.AsyncBaseTransport, mortality: KillPoint) -> None:
+    def __init__(self, inner: httpx.AsyncBaseTransport, kill_point: KillPoint) -> None:
         self._inner = inner
-        self._mortality = mortality
+        self._mortality = kill_point
         self._leaving: set[asyncio.Task[httpx.Response]] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

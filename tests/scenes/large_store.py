@@ -1,4 +1,4 @@
-"""A platform of very many orders, and a mirror that holds most of them."""
+"""A platform with a great number of orders, and a mirror with most of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAGE_ROWS = 100
 QUERY = {"page": "1", "limit": f"{PAGE_ROWS}"}
 NUMBER = 1_234_567
-"""Stands in the one order that all are made of, where its number is to stand."""
+"""The placeholder of the order number in the template of all orders."""
 OLD, NOW = payloads.instant(0), payloads.instant(60)
 CONFIGURATION = """
 state_dir = "{folder}/state"
@@ -38,7 +38,7 @@ webhook_secrets = ["whsec_many0123456789"]
 
 
 def _template(updated_at: str) -> bytes:
-    """Return an order of few words as canonical JSON."""
+    """Return a small order as canonical JSON."""
     made = payloads.order(f"ord_{NUMBER}", number=NUMBER, customer=None, items=[])
     for name in ("totals", "confirmation", "createdAt", "source", "externalId"):
         del made[name]
@@ -61,7 +61,7 @@ def order(number: int, updated_at: str = NOW) -> bytes:
 class Platform:
     """Lists orders, the newest first.
 
-    Every `new_each` pages one more is placed, until the last page is shown.
+    After every `new_each` pages a new order is placed, until the last page.
     """
 
     first: int
@@ -70,7 +70,7 @@ class Platform:
     has_totals: bool = True
     pages: int = 0
     asked: list[str] = field(default_factory=list)
-    """Ids that were asked for one by one."""
+    """The ids of orders that were read one by one."""
 
     @property
     def count(self) -> int:
@@ -104,7 +104,7 @@ class Platform:
 
 @contextmanager
 def serving(platform: Platform, folder: Path) -> Iterator[Path]:
-    """Serve it in a thread; yield a configuration that leads there."""
+    """Serve the platform in a thread; yield a configuration for it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -135,7 +135,7 @@ async def _start(platform: Platform) -> tuple[web.AppRunner, int]:
 def mirror(
     path: Path, numbers: Iterable[int], stale: Collection[int] = frozenset()
 ) -> None:
-    """Make a database that holds these orders, some of them as they were once."""
+    """Create a database with these orders, some of them outdated."""
     make_database(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
@@ -156,7 +156,7 @@ def _row(number: int, at: str) -> tuple[object, ...]:
 
 
 def differing(path: Path, platform: Platform) -> list[str]:
-    """Return the ids of orders that the mirror lacks, or holds in another content."""
+    """Return the ids of orders that are missing or different in the mirror."""
     wanted = {f"ord_{n}" for n in range(platform.first, platform.last + 1)}
     wrong = []
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:

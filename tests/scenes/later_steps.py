@@ -1,4 +1,4 @@
-"""Steps of the schema as a later version may bring them, for tests of upgrades."""
+"""Migrations of a possible later version, for tests of upgrades."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def m901_notes(database: Database) -> None:
 
 
 def m902_digests(database: Database) -> None:
-    """A table that is made again, with a column more."""
+    """A table that is rebuilt with one more column."""
     database.execute(
         "CREATE TABLE digests_again (digest BLOB PRIMARY KEY, id INTEGER NOT NULL,"
         " at TEXT) WITHOUT ROWID"
@@ -41,7 +41,7 @@ def m902_digests(database: Database) -> None:
 
 
 def m903_view(database: Database) -> None:
-    """A view that reads what the steps before brought."""
+    """A view over the columns of the migrations before."""
     database.execute("CREATE VIEW notes AS SELECT store, id, note FROM orders")
 
 
@@ -50,14 +50,14 @@ STEPS = [step.__name__ for step in LATER]
 
 
 def register() -> None:
-    """Let this process be the later version, to its end."""
+    """Make this process the later version, until it ends."""
     for step in LATER:
         migrations()(step)
 
 
 @contextmanager
 def later_version() -> Iterator[list[str]]:
-    """Be the later version meanwhile; give the names of its steps."""
+    """Make this process the later version within the block; yield its migrations."""
     register()
     try:
         yield STEPS
@@ -83,11 +83,11 @@ ON_SERVERS = {
     INDEX: ("CREATE INDEX orders_note ON orders(note)",),
     CONTRACT: ("ALTER TABLE orders ALTER COLUMN note SET NOT NULL",),
 }
-"""What a later version brings where several daemons share a database."""
+"""The migrations of a later version on a shared PostgreSQL database."""
 
 
 def register_on_servers(steps: Iterable[str] = tuple(ON_SERVERS)) -> None:
-    """Let this process be the later version on PostgreSQL, to its end."""
+    """Make this process the later version on PostgreSQL, until it ends."""
     for step in steps:
         cast("Any", schema.STEPS)[step] = ON_SERVERS[step]
         if step == CONTRACT:
@@ -96,7 +96,7 @@ def register_on_servers(steps: Iterable[str] = tuple(ON_SERVERS)) -> None:
 
 @contextmanager
 def later_on_servers(*steps: str) -> Iterator[None]:
-    """Be the later version meanwhile, with some or all of its steps."""
+    """Make this process the later version within the block, with these migrations."""
     register_on_servers(steps or tuple(ON_SERVERS))
     try:
         yield
@@ -112,8 +112,8 @@ sys.path.insert(0, sys.argv[1])
 from scenes import later_steps
 later_steps.register_on_servers()
 from backhaul.__main__ import main
-del sys.argv[1:5]  # the command that this program takes the place of
+del sys.argv[1:5]  # the command that this program replaces
 main()
 """
 PROGRAM = (sys.executable, "-c", _PROGRAM, str(Path(__file__).resolve().parents[1]))
-"""Goes before `python -m backhaul`, and runs the later version in its place."""
+"""A prefix that runs the later version in place of `python -m backhaul`."""

@@ -1,4 +1,4 @@
-"""What one run of the tests leaves behind: its logs, and the secrets it issued."""
+"""The logs of a test run, and the secrets that it issued."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 VARIABLE = "TEST_SESSION_FOLDER"
 SHORTEST = 12
-"""Shorter values would be found in every other word."""
+"""The shortest value to search for; shorter ones occur in other words."""
 ISSUED = re.compile(
     r"svc_live_\w+|whsec_[A-Za-z0-9+/=]+|(?<=\"trackingToken\":\")[\w-]+"
 )
-"""What an answer of the platform may give away: keys, secrets, tracking tokens."""
+"""The secrets in a response of the platform: keys, secrets, tracking tokens."""
 
 TOKEN_BYTES = 43
 TOKEN = re.compile(rb"[\w-]{%d}" % TOKEN_BYTES)
 FEW = 50
-"""As many tokens are found one by one before a file is looked through for all."""
+"""Up to this number, tokens are searched one by one."""
 TOKENS = re.compile(rb"[\w-]{%d,}" % TOKEN_BYTES)
-"""32 bytes as base64url: a tracking token, and what a run of letters may hold of it."""
+"""A tracking token is 32 bytes as base64url: a run of characters that may hold one."""
 
 
 def begin() -> Path:
-    """Make the session's folder; processes started from now on find it."""
+    """Create the session's folder, and export its path to child processes."""
     folder = Path(tempfile.mkdtemp(prefix="backhaul-tests-"))
     os.environ[VARIABLE] = str(folder)
     return folder
@@ -43,27 +43,27 @@ def folder(part: str) -> Path:
 
 
 def new_log(name: str) -> Path:
-    """Return a file of its own to write a log to."""
+    """Return a new file for a log."""
     handle, path = tempfile.mkstemp(".log", f"{name}-", folder("logs"))
     os.close(handle)
     return Path(path)
 
 
 def add_report(line: str) -> None:
-    """Keep what the end of the run says: of a worker's own output nothing is shown."""
+    """Add a text for the end of the run, because a worker's output is not shown."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
     with (folder("told") / str(os.getpid())).open("a", encoding="utf-8") as file:
         file.write(f"{test}: {line}\n")
 
 
 def all_reports() -> list[str]:
-    """Return what the tests of this session have told."""
+    """Return the reports of this session's tests."""
     files = sorted(folder("told").iterdir())
     return sorted(line for file in files for line in file.read_text().splitlines())
 
 
 def keep_log(path: Path) -> None:
-    """Keep a log that is written elsewhere, even if its folder goes."""
+    """Keep a log that is written elsewhere, even if its folder is deleted."""
     path.touch()
     kept = new_log(path.stem)
     kept.unlink()
@@ -74,21 +74,21 @@ def keep_log(path: Path) -> None:
 
 
 def keep_delivery(headers: Mapping[str, str], body: bytes) -> None:
-    """Keep what a webhook brought, to be looked through like a log."""
+    """Keep the body of a webhook, to search it for secrets like a log."""
     lines = [f"{name}: {value}\n".encode() for name, value in headers.items()]
     with (folder("logs") / f"webhooks-{os.getpid()}.log").open("ab") as file:
         file.writelines([*lines, body, b"\n"])
 
 
 def issued(*secrets: str) -> None:
-    """Remember secrets that no log may show."""
+    """Register secrets that no log may contain."""
     told = [secret for secret in secrets if len(secret) >= SHORTEST]
     with (folder("issued") / str(os.getpid())).open("a", encoding="utf-8") as file:
         file.writelines(f"{secret}\n" for secret in told)
 
 
 def issued_in(body: bytes) -> None:
-    """Remember every secret that an answer shows."""
+    """Register every secret in a response."""
     found = ISSUED.findall(body.decode(errors="replace"))
     if found:
         issued(*found)
@@ -113,16 +113,16 @@ def hits(logs: Iterable[Path], secrets: Iterable[str]) -> Iterator[str]:
 
 
 def contains_any(file: Path, secrets: Iterable[str]) -> bool:
-    """Tell whether a file holds any of these."""
+    """Return True if a file contains any of these values."""
     search = Search([secret.encode() for secret in secrets])
     return next(search.found_in(file.read_bytes()), None) is not None
 
 
 class Search:
-    """Looks for thousands of secrets at once.
+    """Searches for thousands of secrets at once.
 
-    Many tokens are looked for in runs of the characters that they are made of: there
-    are few that are long enough, so the time does not grow with their number.
+    Only runs of base64url characters that are long enough can contain a token. There
+    are few of them, so the time does not grow with the number of tokens.
     """
 
     def __init__(self, secrets: Iterable[bytes]) -> None:
@@ -132,7 +132,7 @@ class Search:
         self._others = every - self._tokens
 
     def found_in(self, content: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield where each stands, and which it is."""
+        """Yield the position and the index of each secret."""
         for run in TOKENS.finditer(content) if self._tokens else ():
             for at in range(run.start(), run.end() - TOKEN_BYTES + 1):
                 if (found := content[at : at + TOKEN_BYTES]) in self._tokens:
@@ -145,5 +145,5 @@ class Search:
 
 
 def leaks() -> list[str]:
-    """Return where a log of this session shows a secret."""
+    """Return the places where a log of this session contains a secret."""
     return list(hits(sorted(folder("logs").iterdir()), all_issued()))

@@ -21,7 +21,7 @@ STOP_SECONDS = HANG_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Litestream:
-    """A database, and the folder to which it is copied all the time."""
+    """A database, and the folder to which Litestream replicates it."""
 
     program: str
     database: Path
@@ -29,7 +29,7 @@ class Litestream:
     log: Path
 
     def restore(self, out: Path) -> None:
-        """Put the newest copy together at `out`, from the replica alone."""
+        """Restore the newest copy to `out`, from the replica alone."""
         self._say("restore", "-o", str(out), f"file://{self.replica}")
 
     @on_purpose()
@@ -46,7 +46,7 @@ class Litestream:
 
 @contextmanager
 def replicating(recipe: str, database: Path, folder: Path) -> Iterator[Litestream]:
-    """Run it with the recipe; at the end it has copied everything, and is gone."""
+    """Run Litestream with the recipe; at the end everything is replicated."""
     log = leftovers.new_log("litestream")
     found = Litestream(require("litestream"), database, folder / "replica", log)
     config = folder / "litestream.yml"

@@ -1,7 +1,7 @@
-"""Notices a test that blocks its event loop: by computing, or by a call that waits.
+"""Detects tests that block their event loop, by computing or by a blocking call.
 
-It measures what the loop's thread did, never what the machine did: the processor time
-of that thread, and calls that block, caught by name. A busy machine changes neither.
+The guard measures the processor time of the loop's thread, and intercepts blocking
+calls by name. A busy machine changes neither.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 LONGEST_SECONDS = 2.0
-"""Processor time of one callback. What blocks by computing takes far more, and a
-processor that is shared by two threads halves the speed of both."""
+"""The processor time that one callback may use. Blocking code uses far more; two
+threads that share a processor run at half the speed."""
 BEAT_SECONDS = 0.05
 PRODUCT = ("daemon", "connectors")
 
@@ -49,7 +49,7 @@ def _depth() -> int:
 
 
 def _note(call: str) -> None:
-    """Remember a call that blocks the loop which runs in this thread, if one does."""
+    """Record a blocking call if an event loop runs in this thread."""
     guard = _guards.get(threading.get_ident())
     if guard is None or _depth():
         return
@@ -58,7 +58,7 @@ def _note(call: str) -> None:
 
 
 def _caller() -> str:
-    """Return the folder of the project whose code comes first in the stack."""
+    """Return the project's folder whose code is innermost in the stack."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
@@ -69,7 +69,7 @@ def _caller() -> str:
 
 
 def _noted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a call that does nothing but wait."""
+    """Wrap a blocking call, so that it is recorded."""
 
     @wraps(call)
     def noting(*args: Any, **kwargs: Any) -> Any:
@@ -96,7 +96,7 @@ for _owner, _call in _owners:
 
 @contextmanager
 def on_purpose() -> Iterator[None]:
-    """Block the loop without a failure: a test waits for another process."""
+    """Allow blocking within the block: a test waits for another process."""
     guard = _guards.get(threading.get_ident())
     began = time.thread_time()
     _on_purpose.depth = _depth() + 1
@@ -109,11 +109,11 @@ def on_purpose() -> Iterator[None]:
 
 
 class LoopGuard:
-    """Beats on the running loop and remembers what kept it from running.
+    """Schedules regular callbacks on the running loop, and records what delayed them.
 
-    `longest_seconds` is the most processor time that the loop's thread spent between
-    two beats; `blocking_calls` are the calls in that thread that wait, made by code of
-    the folders `blamed`. A test may wait for a program that it starts.
+    `longest_seconds` is the most processor time of the loop's thread between two
+    callbacks; `blocking_calls` are blocking calls in that thread by code of the
+    folders `blamed`. A test may wait for a program that it starts.
     """
 
     def __init__(
@@ -129,10 +129,10 @@ class LoopGuard:
         self.blocking_calls: list[str] = []
         _guards[threading.get_ident()] = self
         self._began = self._spent()
-        self._beat()
+        self._measure_again()
 
     def flaw(self) -> str | None:
-        """Return what blocked the loop, as a sentence for the test's report."""
+        """Return a sentence about what blocked the loop, for the test's report."""
         if self.blocking_calls:
             calls = ", ".join(dict.fromkeys(self.blocking_calls))
             return f"blocked the event loop by calls that wait: {calls}"
@@ -145,9 +145,9 @@ class LoopGuard:
         excused = self.excused_seconds + _collecting_seconds[0]
         return time.thread_time() - excused
 
-    def _beat(self) -> None:
+    def _measure_again(self) -> None:
         self._measure()
-        self._handle = self.loop.call_later(BEAT_SECONDS, self._beat)
+        self._handle = self.loop.call_later(BEAT_SECONDS, self._measure_again)
 
     def _measure(self) -> None:
         now = self._spent()
@@ -155,7 +155,7 @@ class LoopGuard:
         self._began = now
 
     def stop(self) -> None:
-        """Measure once more; nothing beats after this."""
+        """Measure once more, and schedule no more callbacks."""
         self._handle.cancel()
         self._measure()
         _guards.pop(threading.get_ident(), None)

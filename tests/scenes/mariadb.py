@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SETTINGS = ("--no-defaults", "--bind-address=127.0.0.1", "--user=root")
 ROWS_AT_ONCE = "--max-recursive-iterations=10000000"
-"""Else a test that makes many rows in one statement gets a thousand, and no error."""
+"""Without it, a recursive statement stops at a thousand rows without an error."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class MariaDb:
     _names: count[int] = field(default_factory=count)
 
     def make(self) -> None:
-        """Make it, with one user who must give a password."""
+        """Create the server's data, with one user who needs a password."""
         make = [require("mariadb-install-db"), "--no-defaults", "--user=root"]
         make += [f"--datadir={self.data}", "--auth-root-authentication-method=normal"]
         subprocess.run(make, check=True, capture_output=True)
@@ -45,7 +45,7 @@ class MariaDb:
             connection.cursor().execute(f"GRANT ALL ON *.* TO {person}")
 
     def start(self) -> None:
-        """Run it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         options = [f"--datadir={self.data}", f"--port={self.port}"]
         options += [f"--socket={self._socket}", "--innodb-flush-log-at-trx-commit=0"]
         options.append(ROWS_AT_ONCE)
@@ -56,7 +56,7 @@ class MariaDb:
         await_true(lambda: accepts(self.port), "MariaDB answers", 60)
 
     def kill(self) -> None:
-        """End it at once, with nothing put in order."""
+        """Kill the server (SIGKILL)."""
         if self._server is not None:
             self._server.kill()
             self._server.wait(HANG_SECONDS)
@@ -67,14 +67,14 @@ class MariaDb:
         return self.folder / "data"
 
     def new_schema(self) -> str:
-        """Make a schema; return its name."""
+        """Create a schema; return its name."""
         name = f"test_{next(self._names)}"
         with self.connect("mysql") as connection:
             connection.cursor().execute(f"CREATE SCHEMA {name}")
         return name
 
     def connect(self, schema: str) -> pymysql.Connection[Any]:
-        """Return a connection that joins texts with ||, as everybody else does."""
+        """Return a connection on which || concatenates texts, as in standard SQL."""
         return pymysql.connect(
             host="127.0.0.1",
             port=self.port,
@@ -92,7 +92,7 @@ class MariaDb:
 
 @contextmanager
 def mariadb() -> Iterator[MariaDb]:
-    """Run a server, gone at the end."""
+    """Run a server, and remove it at the end."""
     with tempfile.TemporaryDirectory(prefix="mariadb-", dir="/tmp") as folder:
         server = MariaDb(Path(folder))
         try:

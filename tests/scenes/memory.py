@@ -1,4 +1,4 @@
-"""How much memory a piece of work takes, of Python's and of SQLite's."""
+"""Measures the memory that Python and SQLite use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def peak_bytes() -> Iterator[Callable[[], int]]:
-    """Yield what tells, inside the block, how many bytes it has held at once."""
+    """Yield a function that returns the peak memory within the block so far."""
     tracemalloc.start()
     try:
         yield lambda: tracemalloc.get_traced_memory()[1]
@@ -23,7 +23,7 @@ def peak_bytes() -> Iterator[Callable[[], int]]:
 
 
 def sqlite_bytes() -> int:
-    """Return what SQLite holds in this process, for all connections."""
+    """Return the memory that SQLite uses in this process, for all connections."""
     library = ctypes.CDLL(_sqlite3.__file__)
     library.sqlite3_memory_used.restype = ctypes.c_int64
     return int(library.sqlite3_memory_used())

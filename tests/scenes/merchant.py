@@ -1,4 +1,4 @@
-"""The merchant's work on a shop under test: collections, menus, offers, mails."""
+"""A merchant's actions in a reference store: collections, menus, offers, mails."""
 
 import asyncio
 from pathlib import Path
@@ -27,7 +27,7 @@ async def discount(shop: Shop, **values: Any) -> Any:
 
 
 async def zones(shop: Shop, *wanted: dict[str, Any]) -> None:
-    """Replace all zones; each has one free rate unless it says otherwise."""
+    """Replace all zones; a zone without rates gets a free one."""
     for old in (await shop.control("GET", f"{ONE}/zones")).data:
         await shop.control("DELETE", f"{ONE}/zones/{old['id']}")
     for number, values in enumerate(wanted):
@@ -71,13 +71,13 @@ async def advance(shop: Shop, seconds: float) -> None:
 
 
 async def outbox(shop: Shop) -> list[Any]:
-    """All mails owed so far, oldest first."""
+    """Return all mails of the outbox, the oldest first."""
     listed = (await shop.control("GET", "/outbox?limit=100")).data
     return list(reversed(listed))
 
 
 async def idle_outbox(shop: Shop) -> list[Any]:
-    """The outbox once nothing in it is due any more."""
+    """Wait until no mail is due; return the mails of the outbox."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             found = await outbox(shop)

@@ -1,4 +1,4 @@
-"""An office whose daemon has gone home: a configuration and a mirror to ask."""
+"""A configuration and a mirror for commands that run without a daemon."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PLATFORM = "http://127.0.0.1:9"
-"""Nobody listens there."""
+"""A URL on which no server listens."""
 
 
 @contextmanager
 def lone_office(more: str = "") -> Iterator[Office]:
-    """Yield a configuration whose platform cannot be reached."""
+    """Yield an office whose platform cannot be reached."""
     office = Office(PLATFORM, "svc_live_nobody-home", more=more)
     try:
         yield office
@@ -27,13 +27,13 @@ def lone_office(more: str = "") -> Iterator[Office]:
 
 
 async def fill(office: Office, *bodies: bytes) -> None:
-    """Fold deliveries into the office's mirror, as its daemon would have."""
+    """Fold deliveries into the office's mirror, as its daemon does."""
     async with started_store(office.database) as store:
         assert await append_and_fold(store, *bodies) == []
 
 
 def orders(count: int, first: int = 1001) -> list[bytes]:
-    """Return deliveries of so many orders, numbered upward."""
+    """Return deliveries of this many orders, with ascending numbers."""
     numbers = range(first, first + count)
     return [
         payloads.envelope("orders/create", payloads.order(f"ord_{n}", number=n))

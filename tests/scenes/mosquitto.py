@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 def listens(port: int) -> bool:
-    """Tell whether a program listens on a port of this machine."""
+    """Return True if a program listens on a port of this machine."""
     with closing(socket.socket()) as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -51,7 +51,7 @@ class Mosquitto:
     async def start(self) -> None:
         program = require("mosquitto")
         file = self.folder / "mosquitto.conf"
-        # Started by root, it would become somebody who may not write here.
+        # Root would start it as another user, who cannot write here.
         user = "user root\n" if os.getuid() == 0 else ""
         lines = f"{user}listener {self.port} 127.0.0.1\n{self.settings}\n"
         file.write_text(lines + LIMITS.format(folder=self.folder))
@@ -59,7 +59,7 @@ class Mosquitto:
         await until(lambda: listens(self.port), "the broker listens")
 
     async def kill(self) -> None:
-        """As a power cut would: nothing is saved any more."""
+        """Kill the broker, as a power cut does: nothing is saved."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()

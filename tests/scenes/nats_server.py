@@ -51,7 +51,7 @@ class NatsServer:
         lines = f"listen: 127.0.0.1:{self.port}\njetstream {{ store_dir: {store} }}\n"
         file.write_text(lines + self.settings)
         self._spawn(file)
-        # It listens once it has read its streams.
+        # The server listens after it read its streams.
         await until(lambda: listens(self.port), "the NATS server listens")
 
     @on_purpose()
@@ -63,14 +63,14 @@ class NatsServer:
 
     @on_purpose()
     def kill(self) -> None:
-        """As a power cut would: nothing is saved any more."""
+        """Kill the server, as a power cut does: nothing is saved."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[JetStreamContext]:
-        """Connect as a user who may do everything."""
+        """Connect as a user with all permissions."""
         client = Client()
         await client.connect(
             self.url, user=USER, password=PASSWORD, allow_reconnect=False

@@ -1,4 +1,4 @@
-"""A back office that is told news, and what brings them there."""
+"""Connectors that receive change notifications, and workers that deliver them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PushOnly(Connector[Options]):
-    """Writes news down, or does as told; cannot be asked what it has."""
+    """Records each change, or returns a scripted outcome; has no `lookup`."""
 
     spec = ScriptedConnector.spec
 
@@ -44,7 +44,7 @@ class PushOnly(Connector[Options]):
 
 
 class Deduplicating(PushOnly):
-    """Takes each id once, and hears again what may have been lost."""
+    """Recognises repeated ids, so that uncertain deliveries can be sent again."""
 
     spec = replace(ScriptedConnector.spec, takes_once=True)
 
@@ -58,7 +58,7 @@ class Deduplicating(PushOnly):
 
 
 class WithLookup(PushOnly):
-    """Can be asked, too."""
+    """Also has a `lookup`."""
 
     def __init__(self, instance: str = "books") -> None:
         super().__init__(instance)
@@ -93,7 +93,7 @@ def delivery_worker(
     tracer: Tracer | None = None,
     **members: Any,
 ) -> DeliveryWorker:
-    """Return what carries the store's news to a connector."""
+    """Return the worker that delivers the store's changes to a connector."""
     instance = books.instance
     subscriber = Subscriber(instance=instance, store="main", topics=topics, **members)
     health = Health(instance, "", clock, lambda: 1.0)
@@ -104,13 +104,13 @@ def delivery_worker(
 
 
 async def deliver_all(sink: DeliveryWorker) -> None:
-    """Let the sink do all that it can do now."""
+    """Let the worker deliver everything that it can deliver now."""
     while await sink.step():
         pass
 
 
 def deliveries_of(store: Store, topic: str = "order.") -> list[tuple[Any, ...]]:
-    """Return the deliveries of topics that begin so."""
+    """Return the deliveries whose topic starts with this text."""
     return [
         row
         for row in rows_of(store.place, "deliveries", "topic", "object_id", "state")

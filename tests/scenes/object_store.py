@@ -30,7 +30,7 @@ class ObjectStore:
         return self.root / "drop"
 
     def settings(self, prefix: str = "in") -> dict[str, object]:
-        """Return what a connector needs to read below the prefix."""
+        """Return what a connector needs to read objects with the prefix."""
         return {
             "folder": f"s3://drop/{prefix}",
             "endpoint": f"http://127.0.0.1:{self.port}",
@@ -39,9 +39,9 @@ class ObjectStore:
         }
 
     def start(self) -> None:
-        """Return when it accepts connections."""
+        """Start the server; return when it accepts connections."""
         self.bucket.mkdir(exist_ok=True)
-        # -P: no folder of the project is searched for its modules.
+        # -P: do not import modules from the project's folders
         program = [sys.executable, "-P", "-m", "localbucket", str(self.root)]
         self._process = subprocess.Popen(
             [*program, "--port", str(self.port)],

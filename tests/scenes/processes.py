@@ -1,4 +1,4 @@
-"""What the system knows of a process, and the limits that it sets."""
+"""The memory, files, CPU time and limits of a process, as Linux shows them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def memory_bytes(pid: int, kind: str = "VmRSS") -> int:
-    """Return what `/proc/PID/status` says: VmRSS now, VmHWM the most, VmSize all."""
+    """Return a size of `/proc/PID/status`: VmRSS (now), VmHWM (peak), VmSize (all)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{kind}:"):
             return int(line.split()[1]) * 1_024
@@ -21,7 +21,7 @@ def memory_bytes(pid: int, kind: str = "VmRSS") -> int:
 
 
 def reset_most_memory(pid: int) -> None:
-    """Begin to measure VmHWM anew."""
+    """Reset VmHWM to the current size."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
@@ -30,26 +30,26 @@ def open_files(pid: int) -> int:
 
 
 def thread_seconds(pid: int) -> float:
-    """Return the processor time that the main thread, which has the loop, has used."""
+    """Return the processor time of the main thread, which runs the event loop."""
     taken = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]
     return int(taken) / 1e9
 
 
 def stolen_seconds() -> float:
-    """Return for how long the machine's processors have stood still, all together."""
-    # The ninth column: another virtual machine ran instead.
+    """Return the total steal time of the machine's processors."""
+    # the ninth column: another virtual machine ran instead
     stolen = int(Path("/proc/stat").read_text().splitlines()[0].split()[8])
     return stolen / os.sysconf("SC_CLK_TCK")
 
 
 def thread_waited_seconds(pid: int) -> float:
-    """Return how long the main thread could have worked, and another one did."""
+    """Return how long the main thread waited for a processor."""
     waited = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]
     return int(waited) / 1e9
 
 
 def children(*words: str) -> list[int]:
-    """Return our own processes that run and have these words in their command."""
+    """Return this user's running processes with these words in their command."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it may have ended meanwhile
@@ -61,7 +61,7 @@ def children(*words: str) -> list[int]:
 
 
 def family_of(pid: int) -> list[int]:
-    """Return a process and all below it."""
+    """Return a process and all its descendants."""
     own = Path(f"/proc/{pid}/task/{pid}/children")
     try:
         found = map(int, own.read_text("ascii").split())
@@ -71,7 +71,7 @@ def family_of(pid: int) -> list[int]:
 
 
 def is_over(pid: int) -> bool:
-    """Tell whether a process has ended, though nobody may have asked for its end."""
+    """Return True if a process ended, also if its parent did not wait for it."""
     try:
         return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -80,11 +80,11 @@ def is_over(pid: int) -> bool:
 
 @contextmanager
 def limited(pid: int, kind: int, soft: int) -> Iterator[None]:
-    """Set a soft limit of a running process, and lift it at the end."""
+    """Set a soft limit of a running process, and restore the old one at the end."""
     before = resource.prlimit(pid, kind)
     resource.prlimit(pid, kind, (soft, before[1]))
     try:
         yield
     finally:
-        with suppress(ProcessLookupError):  # it may have died of it
+        with suppress(ProcessLookupError):  # the limit may have ended the process
             resource.prlimit(pid, kind, before)

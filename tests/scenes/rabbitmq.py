@@ -1,4 +1,4 @@
-"""A real RabbitMQ: an ordinary program in a folder, killed and started on its port."""
+"""A RabbitMQ server in a folder: started, killed and started again on its port."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class RabbitMq:
         (self.folder / "definitions.json").write_text(json.dumps(_definitions()))
 
     def environment(self) -> dict[str, str]:
-        """Return the variables with which everything stays in the folder."""
+        """Return the variables that keep all files in the folder."""
         own = {
             "HOME": str(self.folder),
             "ERL_EPMD_PORT": str(self.epmd_port),
@@ -93,7 +93,7 @@ class RabbitMq:
             "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
             "RABBITMQ_LOG_BASE": str(self.folder / "log"),
             "RABBITMQ_DIST_PORT": str(self.dist_port),
-            # Schedulers that wait actively would take a processor.
+            # Busy waiting of the schedulers would use a processor.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none",
         }
         return {**os.environ, **own}
@@ -114,7 +114,7 @@ class RabbitMq:
 
     @on_purpose()
     def kill(self) -> None:
-        """As a power cut would: nothing is saved any more."""
+        """Kill the broker, as a power cut does: nothing is saved."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -123,7 +123,7 @@ class RabbitMq:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[AbstractChannel]:
-        """Connect as a user who may do everything."""
+        """Connect as a user with all permissions."""
         url = f"amqp://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{VHOST}"
         connection = await aio_pika.connect(url)
         async with connection:
@@ -135,7 +135,7 @@ def rabbitmq(folder: Path) -> Iterator[RabbitMq]:
     require("rabbitmq-server")
     broker = RabbitMq(folder)
     broker.write_settings()
-    # Otherwise the broker starts this one as a daemon, which nobody ends.
+    # Otherwise the broker starts epmd as a daemon that keeps running.
     names = subprocess.Popen(
         ["epmd", "-address", "127.0.0.1", "-port", str(broker.epmd_port)]
     )

@@ -40,7 +40,7 @@ class Rclone:
         }
 
     def start(self) -> None:
-        """Return when it accepts connections."""
+        """Start the server; return when it accepts connections."""
         self.root.mkdir(exist_ok=True)
         beside = str(Path(sys.executable).parent)
         program = shutil.which("rclone", path=beside) or require("rclone")

@@ -1,4 +1,4 @@
-"""A receiver on a real socket, and clients that behave badly."""
+"""A receiver on a real socket, and clients that send invalid requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRETS = {"main": (SECRET, OLD_SECRET), "other": (b"another secret",)}
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer, read to its end."""
+    """A complete response."""
 
     status: int
     headers: dict[str, str]
@@ -38,7 +38,7 @@ class Reply:
 
 @dataclass(slots=True)
 class Served:
-    """A receiver that listens."""
+    """A running receiver, and the events that it accepted."""
 
     url: str
     session: aiohttp.ClientSession
@@ -56,7 +56,7 @@ class Served:
         headers: dict[str, str] | list[tuple[str, str]] | None = None,
         path: str = "/webhooks/main",
     ) -> Reply:
-        """Send a delivery, signed unless `headers` says otherwise."""
+        """Send a webhook, signed unless `headers` replaces the signature."""
         sent = signed(body) if headers is None else headers
         url = URL(self.url + path, encoded=True)
         async with self.session.post(url, data=body, headers=sent) as answer:
@@ -67,7 +67,7 @@ class Served:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def raw(self, request: bytes) -> bytes:
-        """Send bytes as they are; return all that comes until the server closes."""
+        """Send raw bytes; return all bytes until the server closes the connection."""
         reader, writer = await self.connect()
         writer.write(request)
         await writer.drain()
@@ -78,7 +78,7 @@ class Served:
 
 
 class SecretsInMemory:
-    """What is known of secrets, for a receiver whose database is not looked at."""
+    """Webhook secrets in memory, for a receiver without a database."""
 
     def __init__(self) -> None:
         self._dropped: set[str] = set()
@@ -140,7 +140,7 @@ async def served(
 
 
 def raw_request(body: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
-    """Return a request with exactly these headers, doubled ones included."""
+    """Return a request with exactly these headers, including repeated ones."""
     lines = ["POST /webhooks/main HTTP/1.1", "Host: x", "Connection: close"]
     lines += [f"{name}: {value}" for name, value in headers]
     lines += [f"Content-Length: {len(body)}", "", ""]
@@ -148,5 +148,5 @@ def raw_request(body: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
 
 
 def status_of(answer: bytes) -> int:
-    """Return the status of a raw answer."""
+    """Return the status of a raw response."""
     return int(answer.split(b" ", 2)[1])

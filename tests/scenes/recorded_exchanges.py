@@ -1,4 +1,4 @@
-"""Every exchange with a reference server, kept once for each shape it takes."""
+"""Records the exchanges with reference servers, once for each shape."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "TEST_EXCHANGES_FILE"
 ACCEPTED = (*range(200, 300), 409)
-"""Whoever is answered so sent what the document asks for."""
+"""Statuses of requests that conform to the OpenAPI document."""
 FOR_PEOPLE = ("/shop/", "/shop-files/")
 WORD = re.compile(r"[A-Z][A-Z_]*|[a-z]{1,12}")
 MIXED = re.compile(r"[A-Za-z0-9]*[A-Za-z][A-Za-z0-9]*")
@@ -35,7 +35,7 @@ LONGEST_TEXT = 60
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request and its answer; bodies are kept as Latin-1, which loses nothing."""
+    """A request and its response, with bodies decoded as Latin-1."""
 
     method: str
     path: str
@@ -48,7 +48,7 @@ class Exchange:
     reply_body: str
 
     def shape(self) -> Hashable:
-        """What two exchanges share that a schema cannot tell apart."""
+        """Return a key; exchanges with equal keys are equal for a schema."""
         return (
             *(self.method, self.template, self.status),
             *(_pairs(self.query), _pairs(self.headers), _pairs(self.reply_headers)),
@@ -58,7 +58,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class Recorder:
-    """Hands on the first exchange of each shape."""
+    """Passes the first exchange of each shape to `tell`."""
 
     tell: Callable[[Exchange], None]
     seen: set[Hashable] = field(default_factory=set)
@@ -72,20 +72,20 @@ class Recorder:
 
 @dataclass(slots=True)
 class ExchangeFiles:
-    """What this process and the servers that it started have heard, in turn."""
+    """The files with the exchanges of this process and of the servers it started."""
 
     here: list[Exchange] = field(default_factory=list)
     files: dict[Path, int] = field(default_factory=dict)
 
     def file(self) -> Path:
-        """Return a new file for a server to write to."""
+        """Return a new file for a server's exchanges."""
         handle, name = tempfile.mkstemp(dir=leftovers.folder("exchanges"))
         os.close(handle)
         self.files[Path(name)] = 0
         return Path(name)
 
     def read_new(self) -> Iterator[Exchange]:
-        """Yield what was not taken before."""
+        """Yield the exchanges that were not read before."""
         while self.here:
             yield self.here.pop(0)
         for file, offset in self.files.items():
@@ -100,7 +100,7 @@ HERE = Recorder(EXCHANGE_FILES.here.append)
 
 
 def recorder_to(file: Path) -> Recorder:
-    """Return a recorder whose lines survive the death of the process."""
+    """Return a recorder that writes each exchange to a file at once, unbuffered."""
     log = file.open("ab", buffering=0)
     return Recorder(lambda one: _write(log.write, one))
 
@@ -110,7 +110,7 @@ def _write(write: Callable[[bytes], Any], exchange: Exchange) -> None:
 
 
 def recording(recorder: Recorder) -> Middleware:
-    """Return the middleware that notes what is exchanged."""
+    """Return a middleware that records exchanges."""
 
     @web.middleware
     async def record(
@@ -126,10 +126,10 @@ def recording(recorder: Recorder) -> Middleware:
 
 
 def _is_described(request: web.Request, response: web.Response) -> bool:
-    """Tell whether the document speaks of this answer.
+    """Return True if the OpenAPI document describes this response.
 
-    Not of what a fault garbled or kept back, nor of a store with quirks, which answers
-    as the document does not say, nor of pages that people look at.
+    It does not describe responses that a fault changed or withheld, responses of stores
+    with quirks, and pages for people.
     """
     store = request.get(ADMITTED)
     quirks = request.app[PLATFORM].quirks if store is None else store.quirks
@@ -140,7 +140,7 @@ def _is_described(request: web.Request, response: web.Response) -> bool:
 
 
 async def _exchange(request: web.Request, response: web.Response) -> Exchange:
-    # Only what was accepted is sure to have been read to its end.
+    # Only the body of an accepted request was certainly read completely.
     sent = await request.read() if response.status in ACCEPTED else b""
     answered = response.body if isinstance(response.body, bytes) else b""
     return Exchange(
@@ -168,7 +168,7 @@ def _body(text: str) -> Hashable:
 
 
 def shape_of(value: Any) -> Hashable:
-    """Return what remains of a value without its details."""
+    """Return the structure of a value without its details."""
     if isinstance(value, dict):
         return tuple((name, shape_of(value[name])) for name in sorted(value))
     if isinstance(value, list):
@@ -182,8 +182,8 @@ def shape_of(value: Any) -> Hashable:
 
 @lru_cache(maxsize=50_000)
 def _text(text: str) -> str:
-    """Words of enumerations stay; of the rest only the pattern."""
+    """Return the words of enumerations as they are, and a pattern of other texts."""
     if WORD.fullmatch(text):
         return text
-    # Cut first: on long runs of digits the pattern takes quadratic time.
+    # Truncate first: the pattern takes quadratic time on long runs of digits.
     return WHOLE.sub("0", re.sub("[0-9]", "0", MIXED.sub("a", text[:LONGEST_TEXT])))

@@ -1,4 +1,4 @@
-"""The reference server as a process of its own, with all that it answers recorded."""
+"""Runs the reference server in its own process, and records its exchanges."""
 
 from __future__ import annotations
 

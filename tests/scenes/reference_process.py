@@ -1,4 +1,4 @@
-"""Starts the reference server as a process of its own, and asks it things."""
+"""Runs the reference server in its own process, and sends requests to it."""
 
 import json
 import os
@@ -26,7 +26,7 @@ FAST_RETRIES = "0,0.2,0.2,0.5,1,2,5,5,5,5"
 
 
 class ReferenceFailedError(Exception):
-    """The server did not start; the message is what it said."""
+    """The server did not start; the message is its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class StoreAccess:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An answer as it came."""
+    """A response."""
 
     status: int
     headers: Mapping[str, str]
@@ -91,32 +91,32 @@ class ReferenceProcess:
         return document
 
     def control(self, method: str, path: str, body: Any = None) -> HttpAnswer:
-        """Ask the control API; `path` begins after `/_control`."""
+        """Send a request to the control API; `path` begins after `/_control`."""
         headers = {"Authorization": f"Bearer {self.control_token}"}
         return ask(method, f"{self.control_url}/_control{path}", headers, body)
 
     def v1(self, method: str, path: str, body: Any = None) -> HttpAnswer:
-        """Ask the keyed API as the demo store; `path` begins after `/api/v1`."""
+        """Send a request to the keyed API; `path` begins after `/api/v1`."""
         headers = {"Authorization": f"Bearer {self.store().api_key}"}
         return ask(method, f"{self.public_url}/api/v1{path}", headers, body)
 
     def storefront(self, method: str, path: str, body: Any = None) -> HttpAnswer:
-        """Ask as a shopper; `path` begins after `/storefront`."""
+        """Send a request as a shopper; `path` begins after `/storefront`."""
         headers = {"x-subdomain": "demo"}
         return ask(method, f"{self.public_url}/storefront{path}", headers, body)
 
     def kill(self) -> None:
-        """SIGKILL: nothing gets a chance to be written."""
+        """Kill the server (SIGKILL)."""
         self.process.kill()
         self._reap()
 
     def terminate(self) -> int:
-        """SIGTERM; answers the exit code."""
+        """Stop the server with SIGTERM; return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self._reap()
 
     def restart(self) -> None:
-        """Start again on the same data and the same ports."""
+        """Start the server again with the same data and ports."""
         if self.process.poll() is None:
             self.terminate()
         ports = [
@@ -187,7 +187,7 @@ def start_reference(
 
 @contextmanager
 def reference(data_dir: Path, **options: Any) -> Iterator[ReferenceProcess]:
-    """A server for the length of a `with` block."""
+    """Run a server within the block."""
     running = start_reference(data_dir, **options)
     try:
         yield running
@@ -199,7 +199,7 @@ def reference(data_dir: Path, **options: Any) -> Iterator[ReferenceProcess]:
 def ask(
     method: str, url: str, headers: Mapping[str, str], body: Any = None
 ) -> HttpAnswer:
-    """One request; error statuses are answers too."""
+    """Send one request; return the response, also with an error status."""
     content = None if body is None else json.dumps(body).encode()
     sent = {**headers, "Content-Type": "application/json"}
     request = urllib.request.Request(url, content, sent, method=method)  # noqa: S310  - loopback http of our own server

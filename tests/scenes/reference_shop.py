@@ -30,7 +30,7 @@ CUSTOMER = {"name": "Asha Rao", "email": "asha@example.com"}
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer, read."""
+    """A complete response."""
 
     status: int
     headers: Mapping[str, str]
@@ -94,12 +94,12 @@ class Shop:
         return (await self.v1("POST", "/products", body)).data
 
     async def order(self, product: Any, quantity: int = 1) -> Any:
-        """Place an order as a shopper and answer it as v1 shows it."""
+        """Place an order as a shopper; return it as the API v1 shows it."""
         placed = await self.shopper("POST", "/orders", cart(product, quantity))
         return (await self.v1("GET", f"/orders/{placed.data['id']}")).data
 
     async def topics_since(self, sequence: int) -> list[str]:
-        """The topics of the events recorded after a sequence number."""
+        """Return the topics of the events after a sequence number."""
         rows = self.running.platform.reader.read(
             lambda rows: rows.all(
                 "SELECT topic FROM event WHERE sequence > ? ORDER BY sequence",
@@ -116,7 +116,7 @@ class Shop:
         return [row["body"] for row in rows]
 
     def is_delivering(self) -> bool:
-        """Return True while a webhook has not reached its address or been given up."""
+        """Return True while a webhook is neither delivered nor given up."""
         rows = self.running.platform.reader.read(
             lambda rows: rows.all(
                 "SELECT 1 FROM delivery WHERE status = 'PENDING' LIMIT 1"
@@ -142,7 +142,7 @@ def cart(product: Any, quantity: int = 1, **values: Any) -> dict[str, Any]:
 
 @cache
 def _new_database() -> bytes:
-    """Return a database as every step of the schema made it, once for all tests."""
+    """Return the bytes of an empty database with the current schema, made once."""
     with TemporaryDirectory() as name:
         path = Path(name, "new.db")
         open_writer(path).close()
@@ -150,7 +150,7 @@ def _new_database() -> bytes:
 
 
 def _make_database(data: Path) -> None:
-    """Make a new server's database at once: its schema takes a while."""
+    """Create a new server's database from a copy, because the schema is slow."""
     database = Folder(data).database
     if not database.exists():
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -208,7 +208,7 @@ class Received:
 
 @dataclass(slots=True)
 class Receiver:
-    """A webhook receiver; `answers` are given in turn, then 200."""
+    """A webhook receiver that answers with `answers` in turn, then with 200."""
 
     url: str = ""
     received: list[Received] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Several daemons on one PostgreSQL database, each a process with its own folder."""
+"""Several daemons on one PostgreSQL database, each with its own process and folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody uses; all are held until the last was found."""
+    """Return free ports, all different."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports: list[int] = [each.getsockname()[1] for each in held]
     for each in held:
@@ -44,10 +44,10 @@ class Replica:
     wrapped: Sequence[str] = ()
     process: DaemonProcess | None = None
     logs: list[Path] = field(default_factory=list)
-    """The logs of all its runs."""
+    """The log of each run."""
 
     def start(self) -> None:
-        """Start it, and wait until it serves as the owner or as a standby."""
+        """Start the daemon, and wait until it serves as the owner or as a standby."""
         self.launch()
         await_true(self.status, "the replica serves")
 
@@ -63,7 +63,7 @@ class Replica:
 
     @on_purpose()
     def status(self) -> str | None:
-        """Return `ready` of an owner, `standby`, or None while nobody answers."""
+        """Return `ready` (owner) or `standby`; None while there is no answer."""
         assert self.process is not None
         code = self.process.process.poll()
         assert code is None, f"it ended with {code}: {self.log()[-3_000:]}"
@@ -87,7 +87,7 @@ class Replica:
         self.process.kill()
 
     def ended(self) -> int | None:
-        """Return its exit code, None while it runs."""
+        """Return the exit code, None while the daemon runs."""
         assert self.process is not None
         return self.process.process.poll()
 
@@ -96,7 +96,7 @@ class Replica:
         return self.process.log.read_text()
 
     def stop(self) -> None:
-        """End it whatever it does."""
+        """Kill the daemon if it runs."""
         if self.process is not None and self.ended() is None:
             os.kill(self.process.process.pid, signal.SIGCONT)
             self.process.kill()
@@ -110,9 +110,9 @@ class Replica:
 def replicas(
     platform: ReferenceProcess, url: str, count: int, more: str = ""
 ) -> Iterator[list[Replica]]:
-    """Make replicas that serve the demo store; none is started.
+    """Create replicas that serve the demo store; none is started.
 
-    The platform's webhooks go to the last one, as a load balancer might choose.
+    The platform sends its webhooks to the last replica.
     """
     ports = free_ports(2 * count)
     body = {"address": UNUSED_ADDRESS, "topics": TOPICS}

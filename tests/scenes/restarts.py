@@ -1,4 +1,4 @@
-"""A daemon that is started again and again behind a socket that somebody keeps."""
+"""Restarts a daemon under load, while a service manager keeps its socket open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 120.0
 MOST_WAITING = BACKLOG - 96
-"""Above the queue's length a connection is not made, and tried again after long."""
+"""Fewer than the socket's backlog: above it, connections are retried after seconds."""
 _HAND_OVER = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
@@ -34,12 +34,12 @@ os.environ |= {"LISTEN_FDS": "1", "LISTEN_FDNAMES": "public"}
 os.environ["LISTEN_PID"] = str(os.getpid())
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""What a service manager does before it becomes the daemon."""
+"""Passes the socket to the daemon as a service manager does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What came of a load: answers by status (0: none), and what is not stored once."""
+    """The result of a load: responses by status (0: none), lost and doubled bodies."""
 
     statuses: Counter[int]
     lost: set[bytes]
@@ -51,10 +51,10 @@ class Delivered:
 async def restarted(
     office: Office, store: str, *, times: int, per_second: float, each: int
 ) -> Delivered:
-    """Start the daemon so many times more, each after `each` answers, under load.
+    """Restart the daemon under load, each time after `each` responses.
 
-    The load is what is asked for, or as much less as the machine cannot keep: no more
-    come than the socket's queue has room for while the daemon is away.
+    A slow machine gets less load: no more webhooks wait than the socket's backlog has
+    room for while the daemon is down.
     """
     with kept_socket() as kept, many_files():
         port = kept.getsockname()[1]
@@ -75,7 +75,7 @@ async def restarted(
 
 
 async def _under_load(served: _Served, load: Load, times: int, each: int) -> float:
-    """Restart so many times; return how many were sent a second."""
+    """Restart the daemon; return how many webhooks were sent per second."""
     began = time.monotonic()
     async with _running(load):
         for _ in range(times):
@@ -87,7 +87,7 @@ async def _under_load(served: _Served, load: Load, times: int, each: int) -> flo
 
 @asynccontextmanager
 async def _running(load: Load) -> AsyncIterator[None]:
-    """Deliver, and at the end wait until all is answered."""
+    """Send webhooks, and wait for all responses at the end."""
     async with asyncio.TaskGroup() as group:
         group.create_task(load.run())
         try:
@@ -98,7 +98,7 @@ async def _running(load: Load) -> AsyncIterator[None]:
 
 
 class _Served:
-    """The daemon on a socket that is kept, ended whatever comes."""
+    """The daemon on a socket that stays open; it is killed at the end."""
 
     def __init__(self, office: Office, kept: socket.socket) -> None:
         self._office = office
@@ -114,7 +114,7 @@ class _Served:
             await asyncio.to_thread(self._daemon.kill)
 
     async def restart(self) -> None:
-        """End it as a service manager does, and start it again."""
+        """Stop the daemon as a service manager does, and start it again."""
         began = time.monotonic()
         assert await asyncio.to_thread(self._daemon.terminate, _PATIENCE_SECONDS) == 0
         await self._start()
@@ -135,7 +135,7 @@ async def _answered(load: Load, more: int) -> None:
 
 @contextmanager
 def many_files() -> Iterator[None]:
-    """Let this process hold as many connections as the machine allows it."""
+    """Raise this process's limit of open files to the maximum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:

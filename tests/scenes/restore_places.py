@@ -1,4 +1,4 @@
-"""What may lie in the place of a database when a backup is restored into it."""
+"""Files that may be at the path of a database when a backup is restored there."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ WORST = [
 
 
 class Files(NamedTuple):
-    """A backup, and what may lie in its place: by suffix and word, the bytes."""
+    """A backup, and the bytes of files at its path, by suffix and kind."""
 
     backup: Path
     parts: dict[tuple[str, str], bytes]
 
 
 def made(path: Path, events: int, *, later: int = 0) -> None:
-    """Make a database; `later` rows are in its log only, as after a kill."""
+    """Create a database; `later` rows are in its log only, as after a kill."""
     open_store(path, CLOCK)
     insert = (
         "INSERT INTO inbox (store, kind, topic, received_at, headers, body, digest)"
@@ -80,7 +80,7 @@ def hot_journal(path: Path) -> bytes:
 
 
 def make_files(folder: Path) -> Files:
-    """Make a backup with its manifest, and every part in every form."""
+    """Create a backup with its manifest, and every file in every form."""
     made(folder / "backup-source.db", 40)
     backup = folder / "backup.db"
     backup_manifest.back_up(folder / "backup-source.db", backup, CLOCK)
@@ -111,7 +111,7 @@ def place_files(files: Files, place: Path, state: tuple[str, ...]) -> None:
 
 
 def list_place(place: Path) -> dict[str, object]:
-    """Return what lies in the place: bytes, and the names in a folder."""
+    """Return the files at the path with their bytes, and the names in folders."""
     return {
         suffix: path.read_bytes()
         if path.is_file()
@@ -122,7 +122,7 @@ def list_place(place: Path) -> dict[str, object]:
 
 
 def contents(path: Path) -> dict[str, list[Any]]:
-    """Return every row of every table but those that a restore marks."""
+    """Return all rows of all tables except those that a restore changes."""
     names = [name for (name,) in rows(path, "SELECT name FROM sqlite_schema")]
     tables = [
         name

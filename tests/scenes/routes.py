@@ -1,4 +1,4 @@
-"""The routes of an application, held to a table with a row for each."""
+"""Compares the routes of an application with a table that lists them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def without_row(app: web.Application, rows: Iterable[str]) -> list[str]:
-    """Return the routes that no row leads to; a row is such as `GET /orders/1`."""
+    """Return the routes without a row; a row is a request such as `GET /orders/1`."""
     reached = [_reached(app, *row.split()) for row in rows]
     return [
         f"{route.method} {route.resource.canonical if route.resource else ''}"

@@ -1,4 +1,4 @@
-"""A store's API on loopback that does to a request whatever a test says."""
+"""A platform's API on loopback whose responses a test scripts."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a behaviour works with: both directions of one connection."""
+    """Both directions of one connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     def reset(self) -> None:
-        """Close with RST: what was on its way is thrown away."""
+        """Close with RST, which discards bytes in flight."""
         sock = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.writer.transport.abort()
@@ -55,7 +55,7 @@ Greet: TypeAlias = "Callable[[Connection], Awaitable[bool]]"
 
 @dataclass(slots=True)
 class Server:
-    """Counts what arrives. `greet` sees a connection before any byte is read."""
+    """Records requests. `greet` gets each connection before any byte is read."""
 
     behave: Behave
     greet: Greet | None = None
@@ -66,7 +66,7 @@ class Server:
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     def of(self, method: str, path: str = "") -> list[Request]:
-        """Return the requests of a method, and of one path where it is given."""
+        """Return the requests with a method, and with a path if it is given."""
         found = [request for request in self.requests if request.method == method]
         return [request for request in found if path in {"", request.path}]
 
@@ -155,7 +155,7 @@ def problem(status: int, code: str, **members: Any) -> bytes:
 
 
 def saying(*answers: bytes) -> Behave:
-    """Answer one after the other, the last one for ever."""
+    """Return a behaviour that sends the responses in turn, and repeats the last one."""
     left = list(answers)
 
     async def behave(_: Request, connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Stands where the service manager does: hears what it is told, and keeps a socket."""
+"""A fake service manager: receives notifications, and keeps a socket open."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ OURS = os.getpid()
 
 
 class Manager:
-    """Hears every datagram, in order; `environ` is what a service of its own gets."""
+    """Receives every datagram, in order; `environ` is for the service's process."""
 
-    def __init__(self, ears: socket.socket, address: str) -> None:
-        self._ears = ears
+    def __init__(self, receiver: socket.socket, address: str) -> None:
+        self._receiver = receiver
         self.environ = {"NOTIFY_SOCKET": address}
         self.received: list[list[str]] = []
 
     def has_received(self, line: str) -> bool:
-        """Tell whether a line was heard since the last one that was asked for."""
+        """Return True if a line was received after the line of the last True result."""
         self._listen()
         for place, lines in enumerate(self.received):
             if line in lines:
@@ -37,24 +37,24 @@ class Manager:
     def _listen(self) -> None:
         while True:
             try:
-                self.received.append(self._ears.recv(4_096).decode().splitlines())
+                self.received.append(self._receiver.recv(4_096).decode().splitlines())
             except BlockingIOError:
                 return
 
 
 @contextmanager
 def manager(address: Path | str) -> Iterator[Manager]:
-    """Listen at a file, or at a name that begins with `@`."""
+    """Listen on a socket's path, or on an abstract name that begins with `@`."""
     name = str(address)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ears:
-        ears.bind("\0" + name[1:] if name.startswith("@") else name)
-        ears.setblocking(False)
-        yield Manager(ears, name)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind("\0" + name[1:] if name.startswith("@") else name)
+        receiver.setblocking(False)
+        yield Manager(receiver, name)
 
 
 @contextmanager
 def kept_socket() -> Iterator[socket.socket]:
-    """A listening socket that outlives whoever serves it."""
+    """Open a listening socket that outlives the daemons that use it."""
     with sockets.bind_tcp("127.0.0.1", 0, "public") as kept:
         kept.listen(4_096)
         yield kept
@@ -63,7 +63,7 @@ def kept_socket() -> Iterator[socket.socket]:
 def handing(
     kept: socket.socket, name: str = "public", heard: Manager | None = None
 ) -> ServiceManager:
-    """Hand a copy of the socket over, as at a start."""
+    """Return a service manager that passes a copy of the socket, as at a start."""
     environ = {"LISTEN_PID": str(OURS), "LISTEN_FDS": "1", "LISTEN_FDNAMES": name}
     environ |= heard.environ if heard else {}
     return ServiceManager(environ, OURS, first=os.dup(kept.fileno()))

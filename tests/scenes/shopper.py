@@ -25,6 +25,6 @@ def order_of(platform: ReferenceProcess, id_: str) -> Document:
 
 
 def key_with(platform: ReferenceProcess, *scopes: str) -> str:
-    """Make a key that may do no more than this."""
+    """Create an API key with only this permission."""
     answer = platform.control("POST", "/stores/demo/keys", {"scopes": list(scopes)})
     return str(answer.data()["key"])

@@ -1,4 +1,4 @@
-"""A platform that takes calls and never answers, and an office that knew it before."""
+"""A platform that never answers, and an office that already knows its store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STORE_ID = "sto_1"
 
 
 class Hanging(httpx.AsyncBaseTransport):
-    """Takes every request and never answers."""
+    """A transport that never answers a request."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -37,7 +37,7 @@ class Hanging(httpx.AsyncBaseTransport):
 
 @asynccontextmanager
 async def office_with_known_store() -> AsyncIterator[Office]:
-    """An office whose platform need not be asked whose store it is."""
+    """Return an office whose database already contains the store identity."""
     made = Office(UNUSED_ADDRESS.removesuffix("/hook"), "svc_live_" + "0" * 40)
     store = open_store(made.place, SystemClock())
     store.start()

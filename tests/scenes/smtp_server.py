@@ -1,4 +1,4 @@
-"""A small SMTP server that keeps what it is sent and refuses what it is told to."""
+"""A small SMTP server that keeps messages, and can refuse recipients."""
 
 import asyncio
 import base64
@@ -16,10 +16,10 @@ GREETING = b"220 test ESMTP\r\n"
 
 @dataclass(slots=True)
 class SmtpServer:
-    """Messages as they came; `refusals` are given in turn to RCPT, then 250.
+    """Keeps messages; RCPT is answered with the `refusals` in turn, then with 250.
 
-    With a `login` nothing is taken before it; with `tls` STARTTLS is offered, and a
-    login only behind it. `secure` notes of each message whether it came encrypted.
+    With a `login` the client must log in first; with `tls` the server offers STARTTLS,
+    and a login only after it. `secure` has True for each message that was encrypted.
     """
 
     port: int = 0

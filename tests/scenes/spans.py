@@ -1,4 +1,4 @@
-"""A tracer whose spans stay in this process."""
+"""A tracer that exports its spans to a list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def traced(ratio: float = 1.0) -> Iterator[tuple[OtelTracer, list[ReadableSpan]]]:
-    """Return a tracer and what it exports; all of it is there after the block."""
+    """Return a tracer and its exported spans, which are complete after the block."""
     exported: list[ReadableSpan] = []
 
     def export(spans: list[ReadableSpan]) -> bool:

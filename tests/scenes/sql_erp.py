@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-# A daemon loads the connector as it starts; in a test's loop that would take too long.
+# A daemon imports the connector at its start; in a test's loop that is too slow.
 import backhaul_connectors.sql  # noqa: F401
 from scenes.loop_guard import on_purpose
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SqlErp:
-    """Its tables; `writes` keeps every write to the orders, also of the same row."""
+    """The ERP's tables; `writes` has every write to the orders."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -25,7 +25,7 @@ class SqlErp:
 
     @property
     def configuration(self) -> str:
-        """The connector's part of a daemon's configuration."""
+        """Return the connector's part of a daemon's configuration."""
         return _CONFIGURATION.format(path=self.path)
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> None:
@@ -47,7 +47,7 @@ class SqlErp:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep everybody else from writing to a database."""
+    """Lock a database against other writers."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         with on_purpose():
             connection.execute("PRAGMA busy_timeout = 10000")

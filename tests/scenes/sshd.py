@@ -1,4 +1,4 @@
-"""An OpenSSH server on loopback, with keys of its own, for a folder's files."""
+"""An OpenSSH server on loopback with its own keys, for SFTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START_SECONDS = HANG_SECONDS
 
 @dataclass(slots=True)
 class Sshd:
-    """Keys and configuration lie in `folder`; the server can be killed and started."""
+    """A server with its keys and configuration in `folder`."""
 
     folder: Path
     port: int = field(default_factory=lambda: free_port())
@@ -68,7 +68,7 @@ class Sshd:
         return self._process is None
 
     def start(self) -> None:
-        """Return when it accepts connections."""
+        """Start the server; return when it accepts connections."""
         program = shutil.which("sshd", path="/usr/sbin:/sbin") or require("sshd")
         log = self.folder / "sshd.log"
         command = [program, "-D", "-f", str(self._configuration()), "-E", str(log)]
@@ -80,7 +80,7 @@ class Sshd:
             sleep(0.01)
 
     def kill(self) -> None:
-        """Let it vanish with all its sessions."""
+        """Kill the server with all its sessions."""
         if self._process is not None:
             for process in reversed(family_of(self._process.pid)):
                 with suppress(ProcessLookupError):

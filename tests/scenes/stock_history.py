@@ -1,4 +1,4 @@
-"""The platform's history of stock, as a test wants it told."""
+"""Responses of the platform's stock history, for scripts of a test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HISTORY = "/inventory/history"
 
 
 def move(number: int, command: str, **members: Any) -> dict[str, Any]:
-    """Return a row with the tag of a command; `number` counts its seconds."""
+    """Return a row with a command's reference tag; `number` is its time."""
     return {
         "id": f"inv_{number}",
         "adjustmentId": f"adj_{number}",

@@ -1,6 +1,6 @@
-"""What Backhaul has stored, as `backhaul export` and the lists for people show it.
+"""Reads stored data through `backhaul export` and the lists of the command line.
 
-Nothing here knows SQL or the engine: a test that asks these functions still holds when
+The functions use neither SQL nor the engine, so tests that call them still work when
 the tables behind docs/mirror.md change.
 """
 
@@ -51,7 +51,7 @@ def rows_of(path: Place, table: str, *columns: str, **wanted: object) -> list[Ro
 
 
 def _contents(path: Place, table: str) -> tuple[Sequence[str], list[Row]]:
-    if table == COMMANDS_AND_TARGETS:  # a view, which nobody exports
+    if table == COMMANDS_AND_TARGETS:  # a view, which the export leaves out
         with database_at(path).connection() as connection:
             shown = connection.execute(f"SELECT * FROM {table} ORDER BY seq")  # noqa: S608 - a constant
             names = [column[0] for column in shown.description]
@@ -98,7 +98,7 @@ def documents(path: Place, table: str, **wanted: object) -> list[Any]:
 
 @contextmanager
 def lists(path: Place) -> Iterator[Reader]:
-    """Open the lists for people, as the terminal does."""
+    """Open the lists that the command line shows."""
     with database_at(path).reader() as reader:
         yield reader
 
@@ -157,13 +157,13 @@ def passes(path: Place) -> list[Pass]:
 
 
 def command_counts(path: Place) -> Mapping[str, int]:
-    """Return how many commands and stock targets have each state, at one moment."""
+    """Return the number of commands and stock targets in each state."""
     with lists(path) as reader:
         return reader.counts().commands
 
 
 def events_to_fold(path: Place) -> int:
-    """Return how many events wait to be folded."""
+    """Return the number of events that wait to be folded."""
     with lists(path) as reader:
         return reader.counts().to_fold
 

@@ -1,4 +1,4 @@
-"""Reconciliation beside a real platform: on demand, and both sides compared."""
+"""Runs syncs of a daemon on demand, and compares the mirror with the platform."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ enabled = false
 [jobs.reconcile_full]
 enabled = false
 """
-"""Settings with which nothing is read but what a test asks for."""
+"""Settings that disable all scheduled syncs."""
 DRIFTS = ("missed", "stale", "deleted", "foreign")
 Found = dict[str, dict[str, int]]
 Shown = dict[str, list[Any]]
@@ -35,7 +35,7 @@ Shown = dict[str, list[Any]]
 async def reconcile(
     office: Office, job: str, kinds: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Have the daemon walk; return the walks that ended."""
+    """Let the daemon run a sync; return its finished passes."""
     path = office.folder / "state" / SOCKET_NAME
     transport = httpx.AsyncHTTPTransport(uds=str(path))
     body = json.dumps({"job": job, "kinds": list(kinds)}).encode()
@@ -52,11 +52,10 @@ def full_syncs(database: Path) -> int:
     return len(ended)
 
 
-def found_drift(walks: list[dict[str, Any]]) -> Found:
-    """Return what was found by kind, without the zeros."""
+def found_drift(runs: list[dict[str, Any]]) -> Found:
+    """Return the drift that passes found, by list, without zeros."""
     found = {
-        walk["kind"]: {name: walk[name] for name in DRIFTS if walk[name]}
-        for walk in walks
+        one["kind"]: {name: one[name] for name in DRIFTS if one[name]} for one in runs
     }
     return {kind: counts for kind, counts in found.items() if counts}
 
@@ -70,12 +69,12 @@ def differences(state: Any, database: Path) -> list[str]:
 
 
 def is_move(entry: Any) -> bool:
-    """Tell a move from the stock that a product is born with and shows itself."""
+    """Return True unless the entry is the initial stock of a new product."""
     return bool(entry["reason"] != "INITIAL_STOCK")
 
 
 def missed_changes(state: Any, database: Path) -> Found:
-    """Count, from both sides' own books, what the mirror missed: rows and moves."""
+    """Count the rows that are missing or outdated in the mirror, by list."""
     books = read_daemon_rows(database, "main", "bench")
     held = {
         "orders": {row["id"]: row for row in books.orders},
@@ -100,7 +99,7 @@ def missed_changes(state: Any, database: Path) -> Found:
 
 
 def shown_by_platform(state: Any) -> Shown:
-    """Return what every platform tells of its objects, whatever it leaves out."""
+    """Return the members that every platform shows, with any quirks."""
     items = [item for order in state["orders"] for item in order["items"]]
     parcels = [parcel for order in state["orders"] for parcel in order["shipments"]]
     variants = [variant for one in state["products"] for variant in one["variants"]]
@@ -121,7 +120,7 @@ def _sorted(objects: Sequence[Any], *members: str) -> list[Any]:
 
 
 def shown_by_mirror(database: Path) -> Shown:
-    """Return the same of a mirror."""
+    """Return the same members from a mirror."""
     shown = {
         "orders": ("orders", "id", "status", "financial_status"),
         "sent": ("orders", "id", "fulfillment_status"),

@@ -1,4 +1,4 @@
-"""A relay for any protocol: passes bytes on until it is told to break the line."""
+"""A TCP relay that forwards bytes until a test breaks its connections."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CHUNK = 65_536
 
 @dataclass(slots=True)
 class Relay:
-    """Listens on `port` and passes on to `upstream`, both on 127.0.0.1.
+    """Listens on `port` and forwards to `upstream`, both on 127.0.0.1.
 
-    A line breaks when `cut_before` is about to pass, or once the answer to `cut_after`
-    has come back, which is then thrown away; `when_cut` is called before the other side
-    knows. `seen` counts what is in `counted`. While it `is_silent` all lines stay open,
-    and nothing passes, not even their ends. With `tls` it is a proxy that ends TLS.
+    The relay resets a connection before it forwards `cut_before`, or instead of the
+    response to `cut_after`; it calls `when_cut` before the reset. `seen` counts the
+    occurrences of `counted`. While it `is_silent`, connections stay open and no byte is
+    forwarded, not even their end. With `tls` the relay terminates TLS.
     """
 
     upstream: int
@@ -43,14 +43,14 @@ class Relay:
     _serving: set[asyncio.Task[None] | None] = field(default_factory=set)
 
     async def up(self) -> None:
-        """Listen, at the same port as before."""
+        """Listen, on the same port as before."""
         self._server = await asyncio.start_server(
             self._serve, "127.0.0.1", self.port, ssl=self.tls
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def down(self) -> None:
-        """Refuse connections, and reset those that there are."""
+        """Refuse new connections, and reset the open ones."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -59,7 +59,7 @@ class Relay:
         await asyncio.gather(*filter(None, self._serving), return_exceptions=True)
 
     async def at_rest(self) -> None:
-        """Wait until everything that has passed was answered."""
+        """Wait until all forwarded requests were answered."""
         while tasks := [task for task in self._serving if task is not None]:
             await asyncio.wait(tasks)
 
@@ -70,7 +70,9 @@ class Relay:
         self._serving.add(own)
         try:
             up = await asyncio.open_connection("127.0.0.1", self.upstream)
-            if self._server is None:  # `down` waits for what it did not reset
+            if (
+                self._server is None
+            ):  # `down` waits for connections that it did not reset
                 reset(up[1])
                 reset(writer)
             else:
@@ -122,8 +124,8 @@ class _Line:
             self.doomed = self.doomed or (after is not None and after in data)
             self.server.write(data)
             await self.server.drain()
-        await self._heard()
-        # What has passed is still worked on, though nobody waits for it.
+        await self._await_forwarding()
+        # The server still processes forwarded bytes, although the client has gone.
         if self.server.can_write_eof():
             self.server.write_eof()
 
@@ -137,20 +139,20 @@ class _Line:
                 break
             if not self.client.is_closing():
                 self.client.write(data)
-        await self._heard()
+        await self._await_forwarding()
         self.client.close()
 
-    async def _heard(self) -> None:
-        """Wait until the end of one side may be known to the other."""
+    async def _await_forwarding(self) -> None:
+        """Wait until the relay may forward the end of one side to the other."""
 
-        def passes() -> bool:
+        def forwards() -> bool:
             return not self.relay.is_silent or self.client.is_closing()
 
-        await until(passes, "the relay passes bytes on again")
+        await until(forwards, "the relay forwards bytes again")
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Close with RST: what was on its way is thrown away."""
+    """Close with RST, which discards bytes in flight."""
     try:
         sock = writer.get_extra_info("socket")
     except AttributeError:  # over TLS, the transport of a lost connection

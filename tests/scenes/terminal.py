@@ -1,4 +1,4 @@
-"""What a person sees of a program at a terminal of a certain size."""
+"""Runs programs at a terminal of a given size, and reads the terminal's text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def terminal_lines(
 
 
 def run_at_terminal(config: Path, answer: bytes, *arguments: str) -> tuple[int, str]:
-    """Run `backhaul` where somebody types; return its exit code and what it said."""
+    """Run `backhaul` with terminal input; return its exit code and output."""
     ours, theirs = pty.openpty()
     os.write(ours, answer)
     done = subprocess.run(
@@ -62,7 +62,7 @@ def run_at_terminal(config: Path, answer: bytes, *arguments: str) -> tuple[int, 
 
 
 def _all_of(ours: int) -> bytes:
-    """Read until nobody writes any more, which Linux tells as an error."""
+    """Read until the other end is closed, which Linux reports as an error."""
     found = b""
     try:
         while part := os.read(ours, 4_096):
@@ -75,7 +75,7 @@ def _all_of(ours: int) -> bytes:
 
 
 class Typist:
-    """Somebody who types at a program that asks, and sees what is echoed."""
+    """Types answers at a program's prompts, and reads what the terminal echoes."""
 
     def __init__(self, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()
@@ -90,15 +90,15 @@ class Typist:
         os.close(theirs)
 
     def await_text(self, text: str) -> None:
-        """Wait until the program prints a text that it did not print before."""
+        """Wait until the program prints this text once more."""
         before = len(self.seen)
         while text not in self.seen[before:]:
             self.seen += os.read(self._ours, 4_096).decode()
 
     def answer(self, question: str, text: str) -> None:
-        """Wait for a question that was not answered yet, and type a line."""
+        """Wait for a prompt that was not answered yet, and type a line."""
         self.await_text(question)
-        # A prompt for a secret discards what was typed before it.
+        # A prompt for a secret discards earlier input.
         _await_prompt(self._ours, hidden="invisible" in question)
         os.write(self._ours, f"{text}\n".encode())
 

@@ -1,4 +1,4 @@
-"""Tracking tokens: every one that a server issued, and no file that may hold one."""
+"""Finds the tracking tokens that servers issued, in files that must not hold any."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 KEY, DATABASE = "token.key", "reference.db"
 MAILS = "mails"
-"""The folder of the letters: the buyer's is where the token belongs."""
+"""The folder of mails; a mail to the buyer may contain the token."""
 TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'orders'"
-"""Missing where a server was ended before it had begun."""
+"""Missing if a server was killed before it started."""
 ISSUED = "SELECT id, token_hash FROM orders WHERE token_hash IS NOT NULL"
 
 
 def issued_by(data: Path) -> set[str]:
-    """Make again every token of a reference server's folder, from its key alone.
+    """Compute every token of a reference server's folder from its key.
 
-    What the server keeps must be the token's hash; AssertionError where it is not.
+    Raise AssertionError unless the server stores only the token's hash.
     """
     key = (data / KEY).read_bytes()
     address = f"{(data / DATABASE).absolute().as_uri()}?mode=ro"
@@ -45,9 +45,9 @@ def _token(key: bytes, order_id: str) -> str:
 
 
 def check_servers(folder: Path) -> None:
-    """Hold every file beneath to the tokens of the servers that lived there.
+    """Check every file in a folder for tokens of the servers in that folder.
 
-    The tokens are kept, to be looked for in all logs at the end of the run.
+    The end of the test run checks all logs for these tokens.
     """
     tokens: set[str] = set()
     for key in folder.rglob(KEY):
@@ -59,7 +59,7 @@ def check_servers(folder: Path) -> None:
 
 
 def check_daemon(folder: Path) -> None:
-    """Hold a daemon's files to every token that was issued so far, anywhere."""
+    """Check a daemon's files for every token that was issued so far."""
     known = leftovers.all_issued()
     check_files(folder, {one for one in known if len(one) == leftovers.TOKEN_BYTES})
 

@@ -1,4 +1,4 @@
-"""A Tryton server of the tests' own."""
+"""A Tryton server for tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-# What the tests add, children first.
+# the rows that tests add, children first
 TABLES = ("stock_move", "stock_shipment_out", "sale_line", "sale_sale")
 PASSWORD = "tryton-password-0123456789"
 SETUP = Path(__file__).with_name("tryton_setup.py")
@@ -49,7 +49,7 @@ class TrytonServer:
         return self.folder / "trytond.conf"
 
     def start(self) -> None:
-        """Run it, and wait until it listens."""
+        """Start the server, and wait until it listens."""
         with (self.folder / "log").open("ab") as log:
             self._server = subprocess.Popen(
                 [PROGRAMS / "trytond", "-c", self.config, "-d", DATABASE],
@@ -59,7 +59,7 @@ class TrytonServer:
         await_true(self._listens, "trytond listens", seconds=60)
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """Kill the server."""
         if self._server is not None:
             self._server.send_signal(signal.SIGKILL)
             self._server.wait(HANG_SECONDS)
@@ -70,7 +70,7 @@ class TrytonServer:
         return self.folder / f"{DATABASE}.sqlite"
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Return what a query finds."""
+        """Return the rows of a query."""
         with (
             on_purpose(),
             closing(sqlite3.connect(self.file, timeout=30)) as connection,
@@ -82,12 +82,12 @@ class TrytonServer:
         return self.rows("SELECT reference, state FROM sale_sale")
 
     def shipped(self) -> list[int]:
-        """Return the ids of the shipments that are done, in the order of their end."""
+        """Return the ids of the finished shipments, in the order of their end."""
         query = "SELECT id FROM stock_shipment_out WHERE state = 'done'"
         return [id_ for (id_,) in self.rows(f"{query} ORDER BY write_date, id")]
 
     def change(self, *statements: str) -> None:
-        """Change the database behind the server's back."""
+        """Change the database directly, without the server."""
         with (
             on_purpose(),
             closing(sqlite3.connect(self.file, timeout=30)) as connection,
@@ -97,7 +97,7 @@ class TrytonServer:
             connection.commit()
 
     def empty(self) -> None:
-        """Take away all sales and shipments; the goods in the house stay."""
+        """Delete all sales and shipments; the stock remains."""
         moves, *tables = TABLES
         self.change(
             f"DELETE FROM {moves} WHERE origin IS NOT NULL OR shipment IS NOT NULL",  # noqa: S608 - our own names
@@ -106,7 +106,7 @@ class TrytonServer:
 
     @contextmanager
     def log_in(self) -> Iterator[House]:
-        """Log in as the people who work in it."""
+        """Log in as the staff of the warehouse."""
         with on_purpose():
             house = House(self.url, PASSWORD)
         try:
@@ -123,17 +123,17 @@ class TrytonServer:
 
 
 def common_folder(factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that all workers of a run have in common."""
+    """Return the folder that all pytest workers of a run share."""
     own = factory.getbasetemp()
-    # A worker's folder is one of several in the run's.
+    # A worker's folder is a subfolder of the run's folder.
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @contextmanager
 def tryton(folder: Path, common: Path, module: str = "") -> Iterator[TrytonServer]:
-    """Start a furnished server, with one more module.
+    """Start a server with products and stock, and optionally one more module.
 
-    The database is made once in a folder in common.
+    The database is created once, in the `common` folder.
     """
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
@@ -160,7 +160,7 @@ def tryton(folder: Path, common: Path, module: str = "") -> Iterator[TrytonServe
 
 
 def _furnish(server: TrytonServer, common: Path) -> None:
-    """Make the database, which takes a while."""
+    """Create the database, which takes long."""
     bare = bare_database(common)
     shutil.copyfile(bare / server.file.name, server.file)
     _run(str(SETUP), str(server.config), DATABASE)
@@ -172,7 +172,7 @@ def _run(*words: str) -> None:
 
 
 def bare_database(cache: Path) -> Path:
-    """Return a folder with a database without goods, as a demo keeps it in a cache."""
+    """Return a folder with a database without products, as the demo caches it."""
     folder = kept_in(cache)
     with (cache / "tryton-bare.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -29,7 +29,7 @@ def main(config_file: str, database: str) -> None:
 
 
 def _make_product(code: str, stock: int, currency: Any) -> None:
-    """Make goods with a code that can be sold, of which so many are in the house."""
+    """Create a product with a code that can be sold, and its stock."""
     unit = Model.get("product.uom").find([("name", "=", "Unit")])[0]
     template = Model.get("product.template")(name=code, type="goods", default_uom=unit)
     template.salable = True
@@ -41,7 +41,7 @@ def _make_product(code: str, stock: int, currency: Any) -> None:
 
 
 def receive(product: Any, quantity: int, currency: Any) -> None:
-    """Move goods into the house."""
+    """Move goods into the warehouse."""
     locations = Model.get("stock.location")
     (supplier,) = locations.find([("code", "=", "SUP")])
     (storage,) = locations.find([("code", "=", "STO")])

@@ -1,4 +1,4 @@
-"""Waits for conditions: the one place where tests look again."""
+"""Waits for conditions: the only place where tests poll."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ HANG_SECONDS = 300.0
 PAUSE_SECONDS = 0.01
 
 
-async def until(look: Callable[[], T], what: str, seconds: float = HANG_SECONDS) -> T:
-    """Return what `look` finds, as soon as it is true."""
+async def until(
+    condition: Callable[[], T], what: str, seconds: float = HANG_SECONDS
+) -> T:
+    """Call `condition` until its result is true; return the result."""
     end = time.monotonic() + seconds
-    while not (found := look()):
+    while not (found := condition()):
         assert time.monotonic() < end, f"not within {seconds} s: {what}"
         await asyncio.sleep(PAUSE_SECONDS)
     return found
 
 
-def await_true(look: Callable[[], T], what: str, seconds: float = HANG_SECONDS) -> T:
-    """Return what `look` finds, as soon as it is true; for tests without a loop."""
+def await_true(
+    condition: Callable[[], T], what: str, seconds: float = HANG_SECONDS
+) -> T:
+    """Call `condition` until its result is true, in tests without an event loop."""
     end = time.monotonic() + seconds
-    while not (found := look()):
+    while not (found := condition()):
         assert time.monotonic() < end, f"not within {seconds} s: {what}"
         time.sleep(PAUSE_SECONDS)
     return found

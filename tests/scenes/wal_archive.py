@@ -1,4 +1,4 @@
-"""A PostgreSQL server whose WAL is archived, and which can go back to a moment."""
+"""A PostgreSQL server that archives its WAL, for point-in-time recovery."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ class ArchivedServer:
         )
 
     def now(self) -> str:
-        """Return the server's time, to which it can go back later."""
+        """Return the server's time, for a later point-in-time recovery."""
         return str(self._value("SELECT clock_timestamp()"))
 
     def archive_all(self) -> None:
-        """Wait until all WAL that was written so far is in the archive."""
+        """Wait until all WAL so far is in the archive."""
         last = self._value("SELECT pg_walfile_name(pg_switch_wal())")
         await_true((self.archive / last).exists, f"{last} is archived")
 
     def restore(self, moment: str) -> None:
-        """Replace the data by what they were at a moment after the backup."""
+        """Restore the data as of a time after the backup."""
         self.server.stop()
         shutil.rmtree(self.server.data)
         self.backup.rename(self.server.data)

@@ -1,4 +1,4 @@
-"""A daemon in a process of its own that says what one webhook called and loaded.
+"""A daemon process that records what one webhook called and imported.
 
 Its arguments are the configuration and the webhook secret of store `main`.
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
 WATCHED = ("/backhaul/ingest/", "/backhaul/store/")
-"""Whose calls are remembered: the receiver, the fold, and the writer's thread."""
+"""The modules whose calls are recorded: receiver, fold, and writer thread."""
 
 
 class Watch:
-    """Remembers the files of what watched modules call, while it `is_on`."""
+    """Records the files of the code that watched modules call, while it `is_on`."""
 
     def __init__(self) -> None:
         self.is_on = False

@@ -1,4 +1,4 @@
-"""Webhooks without a pause, each on a connection of its own: who is lost or refused?"""
+"""Sends webhooks without a pause, each on its own connection."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PAUSE_SECONDS = 0.004
 async def deliver(
     ports: Sequence[int], number: int, secret: str, store: str
 ) -> tuple[int, bytes]:
-    """Send one webhook; return the status and the body, 0 where nobody answers.
+    """Send one webhook; return the status (0: no response) and the body.
 
-    Of several ports each is the first in turn. A port that is closed, or that answers
-    nothing, is followed by the next one, as a load balancer does it.
+    Several ports are used in turn. If a port is closed or does not answer, the next
+    port gets the webhook, as with a load balancer.
     """
     body = envelope("orders/create", order(f"ord_load_{number}"), storeId=store)
     told = signed(body, secret.encode()) | {"Host": "x", "Connection": "close"}
@@ -49,10 +49,10 @@ async def _answer(port: int, request: bytes) -> bytes:
 
 
 class Load:
-    """Delivers until `going` is false.
+    """Sends webhooks until `going` is false.
 
-    `per_second` is kept to as far as the machine can: who is late hurries, but no more
-    than `most_waiting` wait for an answer at a time.
+    The rate is `per_second` if the machine can keep it; never more than `most_waiting`
+    webhooks wait for a response.
     """
 
     def __init__(

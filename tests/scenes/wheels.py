@@ -1,4 +1,4 @@
-"""The wheels that Backhaul needs to run and to build, fetched once into the cache."""
+"""The wheels that Backhaul needs to run and to build, downloaded once to a cache."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def wheels(python: str) -> Path:
         fetch = [sys.executable, str(pip / "pip"), "download", "--quiet"]
         fetch += ["--python-version", python, "--dest", str(folder)]
         run([*fetch, "--no-deps", "--require-hashes", "-r", "requirements.lock"])
-        # setuptools builds the package of pure Python that has no wheel.
+        # setuptools builds the pure Python package that has no wheel.
         run([*fetch, "--only-binary=:all:", "hatchling", "pip", "setuptools"])
 
     return cached("wheels", b"4 " + python.encode() + lock, download)
 
 
 def cached(name: str, key: bytes, make: Callable[[Path], None]) -> Path:
-    """Return the folder that is kept under a key; `make` makes it if it is missing.
+    """Return the cached folder of a key; `make` creates it if it is missing.
 
-    It is made by one process at a time, and is there completely or not at all.
+    One process at a time creates the folder, and it appears complete or not at all.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
     found = _place(name, key)
