@@ -26,42 +26,46 @@ SIZES = [
 ]
 
 
-def moves(at: StockSystem) -> list[Any]:
-    return rows_of(at.place, "stock_ledger")
+def moves(system: StockSystem) -> list[Any]:
+    return rows_of(system.place, "stock_ledger")
 
 
-def states(at: StockSystem) -> set[str]:
-    return set(values_of(at.place, COMMANDS_AND_TARGETS, "state"))
+def states(system: StockSystem) -> set[str]:
+    return set(values_of(system.place, COMMANDS_AND_TARGETS, "state"))
 
 
 @pytest.mark.long
 async def test_an_unexplained_difference_is_left_to_an_operator(tmp_path: Path) -> None:
-    async with stock_system(tmp_path / "backhaul.db", tmp_path, ("no-history",)) as at:
-        lamp = await at.add_product(10)
+    async with stock_system(
+        tmp_path / "backhaul.db", tmp_path, ("no-history",)
+    ) as system:
+        product = await system.add_product(10)
         counted_at = now()
-        at.dropped_topics = {"inventory/level_update"}
-        variant = {"productId": lamp["id"], "adjustment": -4}
-        await at.shop.v1("POST", "/inventory/adjust", variant)
-        target = await at.submit_count(lamp, 9, counted_at)
-        await at.await_state(target, "parked")
-        assert await at.stock(lamp) == 6
-        assert "no movement shows it, after 3 more rounds" in at.reason(target)
+        system.dropped_topics = {"inventory/level_update"}
+        variant = {"productId": product["id"], "adjustment": -4}
+        await system.shop.v1("POST", "/inventory/adjust", variant)
+        target = await system.submit_count(product, 9, counted_at)
+        await system.await_state(target, "parked")
+        assert await system.stock(product) == 6
+        assert "no movement shows it, after 3 more rounds" in system.reason(target)
 
 
 @pytest.mark.parametrize("gone", [{"inventory/level_update"}, set()])
 async def test_without_a_history_the_order_shows_a_sale(
     gone: set[str], tmp_path: Path
 ) -> None:
-    async with stock_system(tmp_path / "backhaul.db", tmp_path, ("no-history",)) as at:
-        lamp = await at.add_product(10)
-        await at.sell(lamp)
-        await until(lambda: moves(at), "the first sale is known")
+    async with stock_system(
+        tmp_path / "backhaul.db", tmp_path, ("no-history",)
+    ) as system:
+        product = await system.add_product(10)
+        await system.sell(product)
+        await until(lambda: moves(system), "the first sale is known")
         counted_at = now()
-        at.dropped_topics = gone
-        await at.sell(lamp, 3)
-        target = await at.submit_count(lamp, 9, counted_at)
-        await at.await_state(target, "applied")
-        assert await at.stock(lamp) == 6
+        system.dropped_topics = gone
+        await system.sell(product, 3)
+        target = await system.submit_count(product, 9, counted_at)
+        await system.await_state(target, "applied")
+        assert await system.stock(product) == 6
 
 
 @pytest.mark.parametrize(
@@ -76,59 +80,61 @@ async def test_without_a_history_the_order_shows_a_sale(
 async def test_counts_hold_under_every_reading(
     quirks: tuple[str, ...], tmp_path: Path
 ) -> None:
-    async with stock_system(tmp_path / "backhaul.db", tmp_path, quirks) as at:
-        lamp = await at.add_product(10)
+    async with stock_system(tmp_path / "backhaul.db", tmp_path, quirks) as system:
+        product = await system.add_product(10)
         counted_at = now()
-        await at.sell(lamp, 2)
+        await system.sell(product, 2)
         sold_at = now()
-        target = await at.submit_count(lamp, 20, counted_at)
-        await at.await_state(target, "applied")
+        target = await system.submit_count(product, 20, counted_at)
+        await system.await_state(target, "applied")
         # Where times are whole seconds, a sale of the same second would be taken off.
         await until(lambda: now()[:19] > sold_at[:19], "another second")
-        again = await at.submit_count(lamp, 5)
-        await at.await_state(again, "applied")
-        assert await at.stock(lamp) == 5
+        again = await system.submit_count(product, 5)
+        await system.await_state(again, "applied")
+        assert await system.stock(product) == 5
 
 
 async def test_a_platform_that_accepts_no_variants_is_left_to_an_operator(
     tmp_path: Path,
 ) -> None:
-    async with stock_system(tmp_path / "backhaul.db", tmp_path, ("strict-body",)) as at:
-        shirt = await at.add_product(variants=SIZES)
-        target = await at.submit_count(shirt, 7)
-        await at.await_state(target, "parked")
-        assert "/variantId is not a member" in at.reason(target)
-        assert (await at.stock(shirt), await at.stock(shirt, at=1)) == (10, 10)
+    async with stock_system(
+        tmp_path / "backhaul.db", tmp_path, ("strict-body",)
+    ) as system:
+        shirt = await system.add_product(variants=SIZES)
+        target = await system.submit_count(shirt, 7)
+        await system.await_state(target, "parked")
+        assert "/variantId is not a member" in system.reason(target)
+        assert (await system.stock(shirt), await system.stock(shirt, at=1)) == (10, 10)
 
 
 @pytest.mark.parametrize("seed", range(40 if LONG else 1))
 async def test_counts_among_sales_come_out_right(seed: int, tmp_path: Path) -> None:
     """In the end: what was counted last, and what moved since."""
     chance = Random(seed)  # noqa: S311 - a seed to be told
-    async with stock_system(tmp_path / "backhaul.db", tmp_path) as at:
-        lamp, counted, since = await at.add_product(50), 50, 0
+    async with stock_system(tmp_path / "backhaul.db", tmp_path) as system:
+        product, counted, since = await system.add_product(50), 50, 0
         last = ""
         for _ in range(12):
             act = chance.choice(("count", "sell", "sell", "adjust", "hold", "release"))
             if act == "count":
                 counted, since = chance.randrange(20, 60), 0
-                last = await at.submit_count(lamp, counted)
+                last = await system.submit_count(product, counted)
             elif act == "sell":
                 sold = chance.randrange(1, 3)
-                await at.sell(lamp, sold)
+                await system.sell(product, sold)
                 since -= sold
             elif act == "adjust":
-                await at.submit_adjustment(lamp, 2)
+                await system.submit_adjustment(product, 2)
                 since += 2
-            elif act == "hold" and at.delayed is None:
-                at.delayed = []
+            elif act == "hold" and system.delayed is None:
+                system.delayed = []
             else:
-                await at.deliver_delayed()
-        await at.deliver_delayed()
+                await system.deliver_delayed()
+        await system.deliver_delayed()
         if last:
-            await at.await_state(last, "applied")
-        await until(lambda: states(at) <= {"applied", "superseded"}, "all is done")
-        assert await at.stock(lamp) == counted + since, at.log
+            await system.await_state(last, "applied")
+        await until(lambda: states(system) <= {"applied", "superseded"}, "all is done")
+        assert await system.stock(product) == counted + since, system.log
 
 
 async def test_a_restored_database_applies_no_count_twice(tmp_path: Path) -> None:
@@ -138,25 +144,25 @@ async def test_a_restored_database_applies_no_count_twice(tmp_path: Path) -> Non
     """
     empty, planned = tmp_path / "empty.db", tmp_path / "planned.db"
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(tmp_path / "backhaul.db", shop, {ERP: {}}) as at:
-            lamp = await at.add_product(10)
-            back_up(at.place, empty)
-            at.pause_adjustments()
-            sku, counted_at = lamp["variants"][0]["sku"], now()
+        async with working(tmp_path / "backhaul.db", shop, {ERP: {}}) as system:
+            product = await system.add_product(10)
+            back_up(system.place, empty)
+            system.pause_adjustments()
+            sku, counted_at = product["variants"][0]["sku"], now()
             level = StockLevel(key="c", sku=sku, quantity=7, as_of=counted_at)
-            await at.submit(level)
-            target = at.command_of("c")
-            await until(lambda: at.adjustments(target), "the step is planned")
-            back_up(at.place, planned)
-            at.resume_adjustments()
-            await at.await_state(target, "applied")
-            await at.sell(lamp)
+            await system.submit(level)
+            target = system.command_of("c")
+            await until(lambda: system.adjustments(target), "the step is planned")
+            back_up(system.place, planned)
+            system.resume_adjustments()
+            await system.await_state(target, "applied")
+            await system.sell(product)
         for copy in (planned, empty):
-            async with working(copy, shop, {ERP: {}}, audited=True) as at:
-                await at.submit(level)
-                assert at.command_of("c") == target
-                await at.await_state(target, "applied")
-                assert await at.stock(lamp) == 6
-                assert count(at.place, "attempts") == 0
+            async with working(copy, shop, {ERP: {}}, audited=True) as system:
+                await system.submit(level)
+                assert system.command_of("c") == target
+                await system.await_state(target, "applied")
+                assert await system.stock(product) == 6
+                assert count(system.place, "attempts") == 0
         history = (await shop.state())["history"]
         assert [row["adjustment"] for row in history] == [10, -3, -1]

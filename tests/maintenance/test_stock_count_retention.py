@@ -49,9 +49,9 @@ def later() -> str:
 class Shelf:
     """An article of a house, which its back office counts again and again."""
 
-    def __init__(self, at: StockSystem, lamp: Any) -> None:
-        self.at = at
-        self.lamp = lamp
+    def __init__(self, system: StockSystem, product: Any) -> None:
+        self.system = system
+        self.lamp = product
 
     def level(self, quantity: int, as_of: str = "", listed_at: str = "") -> StockLevel:
         return StockLevel(
@@ -72,23 +72,23 @@ class Shelf:
         """Hand a count in, and wait until it is done."""
         level = self.level(quantity, as_of, listed_at)
         assert await self.tell(level) == "accepted"
-        await self.at.await_state(self.at.command_of(level.key), state)
+        await self.system.await_state(self.system.command_of(level.key), state)
         return level
 
     async def tell(self, level: StockLevel) -> str:
         """Hand in a count, perhaps again; return what it came to."""
         new = NewRecord(level.key, encode(level), "", "", level.key)
-        (outcome,) = await self.at.store.records.accept(
-            ERP, STORE, [new], None, self.at.matcher
+        (outcome,) = await self.system.store.records.accept(
+            ERP, STORE, [new], None, self.system.matcher
         )
-        self.at.sender.context.signals.command_changed.emit()
+        self.system.sender.context.signals.command_changed.emit()
         return outcome.state
 
     def kept(self, *levels: StockLevel) -> list[bool]:
         """Tell of each count whether it is there, the record and all that is of it."""
-        found = {*keys(self.at.place)}
-        targets = values_of(self.at.place, "stock_targets", "id")
-        assert {*targets} <= {*values_of(self.at.place, "records", "command_id")}
+        found = {*keys(self.system.place)}
+        targets = values_of(self.system.place, "stock_targets", "id")
+        assert {*targets} <= {*values_of(self.system.place, "records", "command_id")}
         assert len(targets) == len(found)
         return [level.key in found for level in levels]
 
@@ -97,78 +97,82 @@ async def test_a_count_that_changed_nothing_goes_once_it_was_counted_again(
     database: Place,
     tmp_path: Path,
 ) -> None:
-    async with stock_system(database, tmp_path) as at:
-        shelf = Shelf(at, await at.add_product(10))
+    async with stock_system(database, tmp_path) as system:
+        shelf = Shelf(system, await system.add_product(10))
         right = await shelf.count(10)
         step = await shelf.count(7)
         again = await shelf.count(7)
         newest = await shelf.count(7)
         young = to_text(SystemClock().now() - timedelta(days=1))
-        assert await prune(at.store, young) == 0
-        assert await prune(at.store, later()) == 2
+        assert await prune(system.store, young) == 0
+        assert await prune(system.store, later()) == 2
         assert shelf.kept(right, step, again, newest) == [False, True, False, True]
-        assert await prune(at.store, later()) == 0
+        assert await prune(system.store, later()) == 0
 
 
 async def test_a_repeated_count_is_not_applied_after_its_removal(
     database: Place,
     tmp_path: Path,
 ) -> None:
-    async with stock_system(database, tmp_path) as at:
-        shelf = Shelf(at, await at.add_product(10))
+    async with stock_system(database, tmp_path) as system:
+        shelf = Shelf(system, await system.add_product(10))
         first = await shelf.count(10)
         second = await shelf.count(7)
         third = await shelf.count(7)
-        assert await prune(at.store, later()) == 1
+        assert await prune(system.store, later()) == 1
         assert shelf.kept(first, second, third) == [False, True, True]
         assert await shelf.tell(third) == "duplicate"
         assert await shelf.tell(first) == "accepted"
-        assert at.state(at.command_of(first.key)) == "superseded"
+        assert system.state(system.command_of(first.key)) == "superseded"
         await shelf.count(7)
-        assert at.adjustments(at.command_of(first.key)) == []
-        assert await at.stock(shelf.lamp) == 7
+        assert system.adjustments(system.command_of(first.key)) == []
+        assert await system.stock(shelf.lamp) == 7
 
 
 async def test_of_two_of_one_moment_the_first_stays(
     database: Place, tmp_path: Path
 ) -> None:
     """It would be the later one when it comes again, and be made true."""
-    async with stock_system(database, tmp_path) as at:
-        shelf, moment = Shelf(at, await at.add_product(10)), now()
+    async with stock_system(database, tmp_path) as system:
+        shelf, moment = Shelf(system, await system.add_product(10)), now()
         first = await shelf.count(10, moment)
         second = await shelf.count(9, moment, listed_at=now())
-        await at.submit_count(await at.add_product(1), 1)
-        assert await prune(at.store, later()) == 0
+        await system.submit_count(await system.add_product(1), 1)
+        assert await prune(system.store, later()) == 0
         assert await shelf.tell(first) == "duplicate"
         assert shelf.kept(first, second) == [True, True]
-        assert await at.stock(shelf.lamp) == 9
+        assert await system.stock(shelf.lamp) == 9
 
 
 @pytest.mark.parametrize("dropped", [False, True])
 async def test_a_count_without_a_lasting_replacement_stays(
     database: Place, tmp_path: Path, dropped: bool
 ) -> None:
-    async with stock_system(database, tmp_path, counts={ERP: {"max_step": 5}}) as at:
-        shelf = Shelf(at, await at.add_product(10))
+    async with stock_system(
+        database, tmp_path, counts={ERP: {"max_step": 5}}
+    ) as system:
+        shelf = Shelf(system, await system.add_product(10))
         true = await shelf.count(10)
         parked = await shelf.count(100, state="parked")
         if dropped:
-            await at.decide(at.command_of(parked.key), "drop")
-        await at.submit_count(await at.add_product(1), 1)
-        assert await prune(at.store, later()) == 0
+            await system.decide(system.command_of(parked.key), "drop")
+        await system.submit_count(await system.add_product(1), 1)
+        assert await prune(system.store, later()) == 0
         assert shelf.kept(true, parked) == [True, True]
 
 
 async def test_a_count_that_an_operator_decided_stays(
     database: Place, tmp_path: Path
 ) -> None:
-    async with stock_system(database, tmp_path, counts={ERP: {"max_step": 5}}) as at:
-        shelf = Shelf(at, await at.add_product(10))
+    async with stock_system(
+        database, tmp_path, counts={ERP: {"max_step": 5}}
+    ) as system:
+        shelf = Shelf(system, await system.add_product(10))
         decided = await shelf.count(100, state="parked")
-        await at.decide(at.command_of(decided.key), "settle --applied")
+        await system.decide(system.command_of(decided.key), "settle --applied")
         nobodys = await shelf.count(10)
         newest = await shelf.count(10)
-        assert await prune(at.store, later()) == 1
+        assert await prune(system.store, later()) == 1
         assert shelf.kept(decided, nobodys, newest) == [True, False, True]
 
 
@@ -176,13 +180,13 @@ async def test_the_newest_of_an_instance_stays_whatever_it_is(
     database: Place, tmp_path: Path
 ) -> None:
     """It tells when the instance last brought something."""
-    async with stock_system(database, tmp_path) as at:
-        shelf = Shelf(at, await at.add_product(10))
+    async with stock_system(database, tmp_path) as system:
+        shelf = Shelf(system, await system.add_product(10))
         await shelf.count(10)
         minute_ago = to_text(SystemClock().now() - timedelta(minutes=1))
         late = await shelf.count(3, minute_ago, state="superseded")
-        await at.submit_count(await at.add_product(1), 1, by="another")
-        assert await prune(at.store, later()) == 0
+        await system.submit_count(await system.add_product(1), 1, by="another")
+        assert await prune(system.store, later()) == 0
         assert shelf.kept(late) == [True]
 
 
@@ -190,29 +194,31 @@ async def test_the_newest_command_stays_as_its_number_would_be_given_again(
     database: Place,
     tmp_path: Path,
 ) -> None:
-    async with stock_system(database, tmp_path) as at:
-        shelf = Shelf(at, await at.add_product(10))
+    async with stock_system(database, tmp_path) as system:
+        shelf = Shelf(system, await system.add_product(10))
         await shelf.count(10)
         minute_ago = to_text(SystemClock().now() - timedelta(minutes=1))
         late = await shelf.count(3, minute_ago, state="superseded")
-        await at.submit(Fulfillment(key="parcel", order="nobody's", everything=True))
-        assert await prune(at.store, later()) == 0
-        assert at.state(at.command_of(late.key)) == "superseded"
+        await system.submit(
+            Fulfillment(key="parcel", order="nobody's", everything=True)
+        )
+        assert await prune(system.store, later()) == 0
+        assert system.state(system.command_of(late.key)) == "superseded"
 
 
 async def test_a_count_that_was_in_quarantine_stays(
     database: Place, tmp_path: Path
 ) -> None:
-    async with stock_system(database, tmp_path) as at:
-        shelf = Shelf(at, await at.add_product(10))
+    async with stock_system(database, tmp_path) as system:
+        shelf = Shelf(system, await system.add_product(10))
         mended = shelf.level(10)
         bad = NewRecord(mended.key, None, "10 or so", "is no number", "")
-        await at.store.records.accept(ERP, STORE, [bad], None, at.matcher)
+        await system.store.records.accept(ERP, STORE, [bad], None, system.matcher)
         assert await shelf.tell(mended) == "accepted"
-        await at.await_state(at.command_of(mended.key), "applied")
+        await system.await_state(system.command_of(mended.key), "applied")
         usual = await shelf.count(10)
         newest = await shelf.count(10)
-        assert await prune(at.store, later()) == 1
+        assert await prune(system.store, later()) == 1
         assert shelf.kept(mended, usual, newest) == [True, False, True]
 
 
@@ -239,19 +245,19 @@ async def test_after_a_restore_counts_with_an_adopted_effect_are_kept(
     database: Place,
     tmp_path: Path,
 ) -> None:
-    async with stock_system(database, tmp_path) as at:
-        shelf = Shelf(at, await at.add_product(10))
+    async with stock_system(database, tmp_path) as system:
+        shelf = Shelf(system, await system.add_product(10))
         await shelf.count(10)
         await shelf.count(7)
         await shelf.count(7)
         columns = ("store", "adjustment_id", "at")
         ((name, id_, moment),) = rows_of(
-            at.place, "stock_ledger", *columns, adjustment=-3
+            system.place, "stock_ledger", *columns, adjustment=-3
         )
         adopted = {"store": name, "adjustment_id": id_, "at": moment}
         made_by = {"command_id": "of before", "evidence": "{}"}
-        insert(at.place, "adopted_effects", **adopted, **made_by)
-        assert await prune(at.store, later()) == 0
+        insert(system.place, "adopted_effects", **adopted, **made_by)
+        assert await prune(system.store, later()) == 0
 
 
 def record(key: str, record: Fulfillment | StockLevel) -> NewRecord:

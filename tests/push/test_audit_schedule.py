@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def test_the_passing_of_time_starts_no_audit(stage: Scene) -> None:
-    """Between two audits it is only seen whether the clock went back."""
+    """Between two audits the auditor only checks whether the clock was set back."""
     door = stage.dispatcher.switch
     async with working_with_audit(stage):
         await until(lambda: not door.reasons(), "the fence is down")

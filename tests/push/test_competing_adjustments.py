@@ -20,15 +20,15 @@ from scenes.stock_history import HISTORY, history, move
 FIRST = {"note": None, "adjustment": -5}
 
 
-async def learn(stage: Scene) -> None:
-    """Let it be seen that no note is kept, and what our key is called."""
+async def learn_key_name(stage: Scene) -> None:
+    """Apply a command, so that the name of our key in the history is known."""
     first = await stage.plan("adjust", "prod_1", delta=-5)
     await stage.await_state(first, "applied")
     assert stage.column("effect_id", first) == "adj_1"
 
 
-async def give_up(stage: Scene, **members: Any) -> str:
-    """Return a command that was sent once and is left to a person."""
+async def plan_parked(stage: Scene, **members: Any) -> str:
+    """Return a command that was sent once and parked by an operator."""
     command = await stage.plan("adjust", "prod_1", **members)
     stage.dispatcher.wake()
     await stage.await_state(command, "uncertain")
@@ -36,16 +36,16 @@ async def give_up(stage: Scene, **members: Any) -> str:
     return command
 
 
-async def doubt(stage: Scene, **members: Any) -> str:
-    """Return the next command of the lane, whose answer is lost too."""
+async def plan_lost(stage: Scene, **members: Any) -> str:
+    """Return the next command of the ordering key, whose response is lost too."""
     command = await stage.plan("adjust", "prod_1", **members)
     stage.dispatcher.wake()
     await stage.await_state(command, "uncertain")
     return command
 
 
-async def look(stage: Scene, command: str) -> None:
-    """Let the history show one such change, and all looks at a command pass."""
+async def pass_checks(stage: Scene, command: str) -> None:
+    """Let the history have one matching change, until all checks are done."""
     stage.platform.respond(
         HISTORY, history(move(2, "", note=None), move(1, "", **FIRST))
     )
@@ -54,50 +54,50 @@ async def look(stage: Scene, command: str) -> None:
         await stage.run_pending()
 
 
-def put(stage: Scene, command: str, state: State) -> None:
+def set_state(stage: Scene, command: str, state: State) -> None:
     overwrite(stage.place, "commands", {"state": state}, id=command)
 
 
-def give_up_at(stage: Scene, command: str, at: str | None) -> None:
+def set_resolved_at(stage: Scene, command: str, at: str | None) -> None:
     overwrite(stage.place, "commands", {"settled_at": at}, id=command)
 
 
-async def compete(stage: Scene, state: State, **members: Any) -> str:
-    """Have a command looked for beside another one in `state`, sent with `members`."""
+async def resolve_beside(stage: Scene, state: State, **members: Any) -> str:
+    """Resolve a command beside another one in `state`, sent with `members`."""
     async with working(stage):
-        await learn(stage)
+        await learn_key_name(stage)
         stage.platform.respond("/inventory/adjust", message(500))
         stage.platform.respond(HISTORY, message(503))
-        other = await give_up(stage, **members)
-        command = await doubt(stage)
-        put(stage, other, state)
-        await look(stage, command)
+        other = await plan_parked(stage, **members)
+        command = await plan_lost(stage)
+        set_state(stage, other, state)
+        await pass_checks(stage, command)
     return command
 
 
 async def test_a_command_that_an_operator_marked_applied_may_be_the_change(
     stage: Scene,
 ) -> None:
-    """Else the other would be taken for done, and is lost without a word."""
+    """Otherwise the other command would count as applied, and be lost silently."""
     async with working(stage):
-        await learn(stage)
+        await learn_key_name(stage)
         stage.platform.respond("/inventory/adjust", message(500))
         stage.platform.respond(HISTORY, message(503))
-        seen = await give_up(stage)
+        seen = await plan_parked(stage)
         decided = Decision(seen, "settle --applied", "op", "I see it there")
         await stage.store.decisions.decide(decided)
-        lost = await doubt(stage)
-        await look(stage, lost)
+        lost = await plan_lost(stage)
+        await pass_checks(stage, lost)
     assert stage.state(lost) == "parked"
     assert "another command may have made it" in stage.reason(lost)
 
 
-# Beside one that is being sent no look is taken.
+# no check runs while another command of the key is sent
 @pytest.mark.parametrize("state", [s for s in State if s is not State.SENDING])
 async def test_a_command_in_any_state_may_have_taken_effect(
     state: State, stage: Scene
 ) -> None:
-    command = await compete(stage, state)
+    command = await resolve_beside(stage, state)
     assert stage.state(command) == "parked"
 
 
@@ -112,7 +112,7 @@ RIVALS: dict[str, dict[str, Any]] = {
 async def test_a_competing_adjustment_is_recognized_in_the_history(
     name: str, stage: Scene
 ) -> None:
-    command = await compete(stage, State.PARKED, **RIVALS[name])
+    command = await resolve_beside(stage, State.PARKED, **RIVALS[name])
     assert stage.state(command) == "parked"
 
 
@@ -122,12 +122,12 @@ async def test_without_a_variant_any_adjustment_of_the_product_may_compete(
 ) -> None:
     """Otherwise the effect is credited twice, and one adjustment is lost."""
     async with working(stage):
-        await learn(stage)
+        await learn_key_name(stage)
         stage.platform.respond("/inventory/adjust", message(500))
         stage.platform.respond(HISTORY, message(503))
-        await give_up(stage, variant_id=variant)
-        command = await doubt(stage, variant_id=None)
-        await look(stage, command)
+        await plan_parked(stage, variant_id=variant)
+        command = await plan_lost(stage, variant_id=None)
+        await pass_checks(stage, command)
     assert stage.state(command) == "parked"
     assert "another command may have made it" in stage.reason(command)
 
@@ -136,7 +136,7 @@ async def test_without_a_variant_any_adjustment_of_the_product_may_compete(
 async def test_an_adjustment_that_shows_differently_does_not_compete(
     member: dict[str, Any], stage: Scene
 ) -> None:
-    command = await compete(stage, State.PARKED, **member)
+    command = await resolve_beside(stage, State.PARKED, **member)
     assert stage.state(command) == "applied"
     assert stage.column("effect_id", command) == "adj_2"
 
@@ -153,29 +153,29 @@ async def test_an_adjustment_that_shows_differently_does_not_compete(
 async def test_an_adjustment_abandoned_a_week_before_does_not_compete(
     given_up: str | None, state: str, stage: Scene
 ) -> None:
-    """The change is of 12:00 on March 1st; what is open was not given up at all."""
+    """The change is from 12:00 on March 1st; open commands were never abandoned."""
     async with working(stage):
-        await learn(stage)
+        await learn_key_name(stage)
         stage.platform.respond("/inventory/adjust", message(500))
         stage.platform.respond(HISTORY, message(503))
-        other = await give_up(stage)
-        command = await doubt(stage)
-        give_up_at(stage, other, given_up)
-        await look(stage, command)
+        other = await plan_parked(stage)
+        command = await plan_lost(stage)
+        set_resolved_at(stage, other, given_up)
+        await pass_checks(stage, command)
     assert stage.state(command) == state
 
 
 async def test_a_change_from_the_time_of_an_old_rival_may_be_its_own(
     stage: Scene,
 ) -> None:
-    """A history that is read from its beginning shows it again."""
+    """A history that is read from its start contains the change again."""
     async with working(stage):
-        await learn(stage)
+        await learn_key_name(stage)
         stage.platform.respond("/inventory/adjust", message(500))
         stage.platform.respond(HISTORY, message(503))
-        other = await give_up(stage)
-        command = await doubt(stage)
-        give_up_at(stage, other, "2025-03-01T12:00:00.000Z")
+        other = await plan_parked(stage)
+        command = await plan_lost(stage)
+        set_resolved_at(stage, other, "2025-03-01T12:00:00.000Z")
         old = move(2, "", note=None, createdAt="2025-03-01T12:00:01.000Z")
         stage.platform.respond(HISTORY, history(move(1, "", **FIRST), old))
         while stage.state(command) == "uncertain":
@@ -186,12 +186,12 @@ async def test_a_change_from_the_time_of_an_old_rival_may_be_its_own(
 
 
 async def test_a_sale_is_no_rival(stage: Scene) -> None:
-    """It looks like our change while nobody knows what our key is called there."""
+    """It looks like our change while the name of our key is unknown."""
     sale = move(2, "", note=None, source=None, orderId="ord_1")
     async with working(stage):
         stage.platform.respond("/inventory/adjust", message(500))
         stage.platform.respond(HISTORY, message(503))
-        command = await doubt(stage)
+        command = await plan_lost(stage)
         stage.platform.respond(HISTORY, history(sale))
         del stage.platform.responses["/inventory/adjust"]
         while stage.state(command) not in {"applied", "parked"}:

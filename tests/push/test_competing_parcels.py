@@ -23,8 +23,8 @@ ORDER, FULFILL = "/orders/ord_1", "/orders/ord_1/fulfill"
 BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}
 
 
-def shows(stage: Scene, *boxes: str, units: int = 2) -> None:
-    """Let the order show boxes of one unit each."""
+def show_boxes(stage: Scene, *boxes: str, units: int = 2) -> None:
+    """Let the order have boxes of one unit each."""
     items = [{"lineItemId": "li_1", "quantity": 1}]
     parcels = [payloads.shipment(id_, items=items) for id_ in boxes]
     line = payloads.item(quantity=units, fulfilledQuantity=len(boxes))
@@ -33,7 +33,7 @@ def shows(stage: Scene, *boxes: str, units: int = 2) -> None:
 
 
 async def sent(stage: Scene, answer: bytes) -> str:
-    """Return a box that was sent, was answered so, and of which nothing was read."""
+    """Plan a box that gets this response; the order cannot be read."""
     stage.platform.respond(FULFILL, answer)
     stage.platform.respond(ORDER, message(503))
     command = await stage.plan("fulfill", "ord_1", **BOX)
@@ -41,7 +41,7 @@ async def sent(stage: Scene, answer: bytes) -> str:
     return command
 
 
-async def decided(stage: Scene, *verbs: str) -> str:
+async def send_and_decide(stage: Scene, *verbs: str) -> str:
     command = await sent(stage, message(500))
     await stage.await_state(command, "uncertain")
     for verb in ("park", *verbs):
@@ -50,11 +50,11 @@ async def decided(stage: Scene, *verbs: str) -> str:
     return command
 
 
-async def looked_for(stage: Scene, *boxes: str, units: int = 2) -> str:
-    """Send the second box; return what becomes of it where the order shows `boxes`."""
+async def resolve_second(stage: Scene, *boxes: str, units: int = 2) -> str:
+    """Send the second box; resolve it with an order that has `boxes`."""
     command = await sent(stage, message(500))
     await stage.await_state(command, "uncertain")
-    shows(stage, *boxes, units=units)
+    show_boxes(stage, *boxes, units=units)
     while stage.state(command) == "uncertain":
         await stage.pass_time(60)
         await stage.run_pending()
@@ -65,10 +65,10 @@ async def looked_for(stage: Scene, *boxes: str, units: int = 2) -> str:
 async def test_the_parcel_may_be_that_of_a_box_decided_before(
     verbs: tuple[str, ...], stage: Scene
 ) -> None:
-    """Else the second would be taken for done, and never leave."""
+    """Otherwise the second box would count as applied, and never be sent."""
     async with working(stage):
-        first = await decided(stage, *verbs)
-        second = await looked_for(stage, "shp_1")
+        first = await send_and_decide(stage, *verbs)
+        second = await resolve_second(stage, "shp_1")
     assert stage.state(second) == "parked"
     assert f"command {first[:8]} may have sent it" in stage.reason(second)
 
@@ -76,29 +76,29 @@ async def test_the_parcel_may_be_that_of_a_box_decided_before(
 async def test_a_command_with_readable_damage_may_have_sent_the_parcel(
     stage: Scene,
 ) -> None:
-    """Otherwise the other command gets the parcel, and its own units never leave."""
+    """Otherwise the other command gets the parcel, and its units are never sent."""
     async with working(stage):
-        first = await decided(stage)
+        first = await send_and_decide(stage)
         overwrite(stage.place, "commands", {"digest": bytes(16)}, id=first)
-        second = await looked_for(stage, "shp_1")
+        second = await resolve_second(stage, "shp_1")
     assert stage.state(second) == "parked"
     assert f"command {first[:8]} may have sent it" in stage.reason(second)
 
 
 async def test_where_both_are_shown_each_has_its_own(stage: Scene) -> None:
     async with working(stage):
-        await decided(stage)
-        second = await looked_for(stage, "shp_1", "shp_2", units=3)
+        await send_and_decide(stage)
+        second = await resolve_second(stage, "shp_1", "shp_2", units=3)
     assert stage.state(second) == "applied"
     assert stage.column("effect_id", second) in {"shp_1", "shp_2"}
     assert stage.logged("command.doubled") == []
 
 
 async def test_a_command_with_nothing_left_to_send_is_done(stage: Scene) -> None:
-    """Two records may tell of one parcel: it is what both ask for."""
+    """Two records may report the same parcel: then both are satisfied."""
     async with working(stage):
-        await decided(stage)
-        second = await looked_for(stage, "shp_1", units=1)
+        await send_and_decide(stage)
+        second = await resolve_second(stage, "shp_1", units=1)
     assert stage.state(second) == "applied"
 
 
@@ -107,6 +107,6 @@ async def test_a_box_that_was_refused_has_no_parcel(stage: Scene) -> None:
         first = await sent(stage, problem(422, "VALIDATION_ERROR"))
         await stage.await_state(first, "rejected")
         stage.dispatcher.wake()
-        second = await looked_for(stage, "shp_1")
+        second = await resolve_second(stage, "shp_1")
     assert stage.state(second) == "applied"
     assert stage.column("effect_id", second) == "shp_1"

@@ -21,8 +21,8 @@ LONGEST_WAIT = 900.0
 
 
 @pytest.fixture
-def ahead(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
-    """How far the machine's clock is ahead, and can be set."""
+def clock_offset(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
+    """Return a list whose only item sets how far the machine's clock is ahead."""
     real, by = SystemClock.now, [timedelta(days=1)]
 
     def now(clock: SystemClock) -> datetime:
@@ -32,8 +32,8 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
     return by
 
 
-def to_come(hours: int) -> str:
-    """Return a time that many hours ahead; from 24 on a count is refused at once."""
+def future_time(hours: int) -> str:
+    """Return a time in the future; from 24 hours on, counts are refused at once."""
     return to_text(SystemClock().now() + timedelta(hours=hours))
 
 
@@ -41,53 +41,55 @@ async def test_a_count_with_a_future_time_blocks_no_other(
     database: Place,
     tmp_path: Path,
 ) -> None:
-    async with stock_system(database, tmp_path) as at:
-        lamp = await at.add_product(10)
-        strange = await at.submit_count(lamp, 7, to_come(20))
-        await at.await_state(strange, "parked")
-        good = await at.submit_count(lamp, 4)
-        await at.await_state(good, "applied")
-        assert await at.stock(lamp) == 4
+    async with stock_system(database, tmp_path) as system:
+        product = await system.add_product(10)
+        strange = await system.submit_count(product, 7, future_time(20))
+        await system.await_state(strange, "parked")
+        good = await system.submit_count(product, 4)
+        await system.await_state(good, "applied")
+        assert await system.stock(product) == 4
 
 
 async def test_the_last_of_several_counts_to_come_counts(
     database: Place, tmp_path: Path
 ) -> None:
-    async with stock_system(database, tmp_path) as at:
-        lamp = await at.add_product(10)
-        first = await at.submit_count(lamp, 7, to_come(20))
-        await at.await_state(first, "parked")
-        last = await at.submit_count(lamp, 6, to_come(19))
-        await at.await_state(last, "parked")
-        await at.decide(first, "resend")
-        await at.await_state(first, "superseded")
+    async with stock_system(database, tmp_path) as system:
+        product = await system.add_product(10)
+        first = await system.submit_count(product, 7, future_time(20))
+        await system.await_state(first, "parked")
+        last = await system.submit_count(product, 6, future_time(19))
+        await system.await_state(last, "parked")
+        await system.decide(first, "resend")
+        await system.await_state(first, "superseded")
 
 
-async def noticed(at: StockSystem) -> None:
-    """Do what is done once a running daemon sees that the clock went back."""
-    await at.store.tags.shift("main", timedelta(days=1).total_seconds(), LONGEST_WAIT)
+async def handle_clock_set_back(system: StockSystem) -> None:
+    """Do what a running daemon does when the clock was set back."""
+    await system.store.tags.shift(
+        "main", timedelta(days=1).total_seconds(), LONGEST_WAIT
+    )
 
 
-async def started(at: StockSystem) -> None:
-    """Do what is done at a start."""
-    await at.store.tags.catch_up("main", LONGEST_WAIT)
+async def handle_start(system: StockSystem) -> None:
+    """Do what the daemon does at its start."""
+    await system.store.tags.catch_up("main", LONGEST_WAIT)
 
 
-@pytest.mark.parametrize("repair", [noticed, started])
+@pytest.mark.parametrize("repair", [handle_clock_set_back, handle_start])
 async def test_counts_go_on_once_a_clock_that_was_ahead_is_set_right(
     repair: Callable[[StockSystem], Awaitable[None]],
     database: Place,
     tmp_path: Path,
-    ahead: list[timedelta],
+    clock_offset: list[timedelta],
 ) -> None:
-    async with stock_system(database, tmp_path) as at:
-        lamp = await at.add_product(10)
-        first = await at.submit_count(lamp, 7)
-        await at.await_state(first, "applied")
-        ahead[0] = timedelta()
-        await repair(at)
-        later = await at.submit_count(lamp, 6)
-        await at.await_state(later, "applied")
-        broken = await at.submit_adjustment(lamp, -1)
-        await at.await_state(broken, "applied")
-        assert await at.stock(lamp) == 5
+    async with stock_system(database, tmp_path) as system:
+        product = await system.add_product(10)
+        first = await system.submit_count(product, 7)
+        await system.await_state(first, "applied")
+        clock_offset[0] = timedelta()
+        await repair(system)
+        later = await system.submit_count(product, 6)
+        await system.await_state(later, "applied")
+        broken = await system.submit_adjustment(product, -1)
+        await system.await_state(broken, "applied")
+        assert await system.stock(product) == 5

@@ -47,8 +47,8 @@ def audit(stage: Scene) -> list[tuple[Any, ...]]:
     )
 
 
-def stand(stage: Scene, command: str, state: str) -> None:
-    """Put a command where a test wants it, as if it had been sent once."""
+def set_state(stage: Scene, command: str, state: str) -> None:
+    """Set the state of a command, as if it had been sent once."""
     sent = {
         "state": state,
         "attempts": 1,
@@ -68,7 +68,7 @@ async def test_a_verb_moves_as_the_lifecycle_says_or_is_refused(
     state: State, verb: str, stage: Scene
 ) -> None:
     command = await stage.plan("adjust", "prod_1")
-    stand(stage, command, state)
+    set_state(stage, command, state)
     after = TRANSITIONS.get((state, VERBS[verb]))
     if after is None:
         with pytest.raises(
@@ -86,7 +86,7 @@ async def test_a_verb_moves_as_the_lifecycle_says_or_is_refused(
 
 async def test_a_refused_decision_lists_the_possible_ones(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
-    stand(stage, command, "parked")
+    set_state(stage, command, "parked")
     with pytest.raises(
         BackhaulError, match="resolve, resolve --applied, resend, discard"
     ):
@@ -106,7 +106,7 @@ async def test_a_command_that_was_never_sent_is_not_looked_up(stage: Scene) -> N
 
 async def test_a_decision_needs_the_state_that_the_operator_saw(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
-    stand(stage, command, "parked")
+    set_state(stage, command, "parked")
     await decide(stage, "drop", command)
     with pytest.raises(
         BackhaulError, match="was parked when you opened it and is rejected now"
@@ -119,15 +119,15 @@ async def test_a_decision_needs_the_state_that_the_operator_saw(stage: Scene) ->
 async def test_a_repeated_check_request_brings_the_last_check_no_nearer(
     verb: str, stage: Scene
 ) -> None:
-    """Only the last look may say that there was no effect; it comes after minutes."""
+    """Only the last check, minutes later, may decide that there was no effect."""
     command = await stage.plan("adjust", "prod_1")
-    stand(stage, command, "parked")
+    set_state(stage, command, "parked")
     await decide(stage, verb, command)
     assert (stage.column("looks", command), stage.column("failures", command)) == (0, 0)
 
 
 async def parked(stage: Scene) -> str:
-    """Return an adjustment that was answered 500 and that no look can prove."""
+    """Return a parked adjustment: a 500, and no evidence in any check."""
     stage.platform.respond("/inventory/adjust", message(500))
     stage.platform.respond(HISTORY, document({"code": "NOT_FOUND"}, 404))
     command = await stage.plan("adjust", "prod_1")
@@ -186,7 +186,7 @@ async def test_a_discarded_command_is_not_sent(verb: str, stage: Scene) -> None:
 
 
 class Slow:
-    """A history that is read for as long as a test likes."""
+    """A history that answers only when a test lets it."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -215,7 +215,7 @@ async def test_an_operator_overrides_a_check_that_is_under_way(stage: Scene) -> 
 async def test_a_check_of_an_earlier_attempt_says_nothing_of_the_next(
     database: Place,
 ) -> None:
-    """A person parked and sent again while the resolver was still reading."""
+    """An operator parked and resent the command while the resolver was reading."""
     only = Push.model_validate({"check_after": ["0s"], "on_absent": "park"})
     made = scene(database, only, patience_seconds=DELAYED_SECONDS)
     async with made as stage, working(stage):
@@ -236,7 +236,7 @@ async def test_a_check_of_an_earlier_attempt_says_nothing_of_the_next(
 
 async def test_concurrent_decisions_move_a_command_once(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
-    stand(stage, command, "parked")
+    set_state(stage, command, "parked")
     verbs = ["drop", "settle --applied", "settle"] * 4
     said = await asyncio.gather(
         *(decide(stage, verb, command) for verb in verbs), return_exceptions=True

@@ -71,8 +71,8 @@ async def test_applied_command_keeps_its_proof(stage: Scene) -> None:
     assert len(stage.logged("command.applied")) == 1
 
 
-class Holding:
-    """Holds back every answer until told; knows how many wait at once."""
+class DelayedResponses:
+    """Delays all responses until `released`; records how many requests wait."""
 
     def __init__(self) -> None:
         self.released = asyncio.Event()
@@ -103,7 +103,7 @@ async def patient(database: Place) -> AsyncIterator[Scene]:
 async def test_commands_of_one_lane_are_sent_one_after_the_other(
     stage: Scene,
 ) -> None:
-    holding = Holding()
+    holding = DelayedResponses()
     stage.platform.respond("/orders/ord_1/fulfill", holding)
     numbers = ["BD1", "BD2", "BD3"]
     planned = [
@@ -120,7 +120,7 @@ async def test_commands_of_one_lane_are_sent_one_after_the_other(
 
 
 async def test_lanes_do_not_wait_for_one_another(stage: Scene) -> None:
-    holding = Holding()
+    holding = DelayedResponses()
     stage.platform.respond("/orders/ord_1/fulfill", holding)
     slow = await stage.plan("fulfill", "ord_1")
     behind = await stage.plan("cancel", "ord_1")
@@ -135,7 +135,7 @@ async def test_lanes_do_not_wait_for_one_another(stage: Scene) -> None:
 
 
 async def test_at_most_the_configured_number_is_under_way(patient: Scene) -> None:
-    holding = Holding()
+    holding = DelayedResponses()
     planned = [await patient.plan("fulfill", f"ord_{number}") for number in range(8)]
     for number in range(8):
         patient.platform.respond(f"/orders/ord_{number}/fulfill", holding)
@@ -181,7 +181,7 @@ async def test_cancelled_order_is_not_fulfilled(stage: Scene) -> None:
 async def test_a_stop_finishes_commands_under_way_and_sends_no_others(
     stage: Scene,
 ) -> None:
-    holding = Holding()
+    holding = DelayedResponses()
     stage.platform.respond("/orders/ord_1/fulfill", holding)
     under_way = await stage.plan("fulfill", "ord_1")
     waiting = await stage.plan("fulfill", "ord_1", tracking_number="BD2")
@@ -231,7 +231,7 @@ async def test_command_planned_while_idle_leaves_at_the_next_wake(stage: Scene) 
 
 
 async def test_reads_that_fail_alone_stop_no_command(stage: Scene) -> None:
-    """What is in doubt waits for them; everything else goes on."""
+    """Uncertain commands wait for reads; all other commands continue."""
     stage.platform.respond("/inventory/adjust", message(500), applied_now)
     for path in ("/inventory/history", *LISTS):
         stage.platform.respond(path, message(503))
@@ -256,7 +256,7 @@ ODD_IDS = ["a/b", "../ord_2", "ord_2?x=", "#7", "\u00e9%2F", "a\x01"]
 @pytest.mark.parametrize("order", ODD_IDS)
 @pytest.mark.parametrize("kind", ["fulfill", "cancel"])
 async def test_an_id_cannot_lead_elsewhere(kind: str, order: str, stage: Scene) -> None:
-    """Neither the command nor what is read for it: refused, conflicting, in doubt."""
+    """Neither the command nor its reads: refused, conflicting, uncertain."""
     answers = [message(404, b"{}"), message(409, b"{}"), message(500)]
     place = f"/orders/{quote(order, safe='')}"
     stage.platform.respond(f"{place}/{kind}", *answers)
@@ -267,6 +267,6 @@ async def test_an_id_cannot_lead_elsewhere(kind: str, order: str, stage: Scene) 
             lambda: any(done for *_, done in stage.attempts(doubted)), "it waits"
         )
         await stage.pass_time(60)
-        await until(lambda: len(stage.server.of("GET", place)) > 2, "it is looked for")
+        await until(lambda: len(stage.server.of("GET", place)) > 2, "it is checked")
     asked = {request.path for request in stage.server.requests}
     assert asked == {place, f"{place}/{kind}", LISTS[0]}

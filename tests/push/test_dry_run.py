@@ -18,7 +18,7 @@ REASON = "dry run: not sent"
 
 
 async def plan_by(stage: Scene, connector: str, id_: str) -> str:
-    """Plan a cancellation of order 1, asked for by a connector."""
+    """Plan a cancellation of order 1 for a connector."""
     command = NewCommand(id_, "cancel", "ord_1", "order:ord_1", PAYLOADS["cancel"])
     record = NewRecord(f"key-{id_}", b"null", "raw", "", f"file:{id_}")
     await stage.store.records.accept(
@@ -41,9 +41,9 @@ async def test_nothing_is_sent_and_each_command_is_logged_once(
         for command in commands:
             assert (stage.state(command), stage.reason(command)) == ("planned", REASON)
             assert stage.attempts(command) == []
-        told = stage.logged("push.dry_run")
-        assert len(told) == len(commands)
-        (cancel,) = (line for line in told if "cancel" in line)
+        lines = stage.logged("push.dry_run")
+        assert len(lines) == len(commands)
+        (cancel,) = (line for line in lines if "cancel" in line)
         assert 'POST /orders/cancel/cancel {"restock":true,"reason":"STAFF"' in cancel
 
 

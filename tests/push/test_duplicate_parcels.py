@@ -29,17 +29,17 @@ LOST = message(500)
 
 
 def doubled(stage: Scene) -> Any:
-    """Return the parcels that left twice, as the only command's evidence has them."""
+    """Return the doubled parcels from the evidence of the only command."""
     return json.loads(value_of(stage.place, "commands", "evidence")).get("doubled")
 
 
-async def taken(request: Request, connection: Connection) -> None:
+async def accept(request: Request, connection: Connection) -> None:
     await connection.send(applied_response(request))
 
 
-async def sent_again(stage: Scene, first: bytes = LOST, **members: Any) -> str:
-    """Return a command whose first try was lost from sight, and then sent again."""
-    stage.platform.respond(f"/orders/{ORDER}/fulfill", first, taken)
+async def resend_lost(stage: Scene, first: bytes = LOST, **members: Any) -> str:
+    """Return an applied command that was sent twice, as the first attempt was lost."""
+    stage.platform.respond(f"/orders/{ORDER}/fulfill", first, accept)
     stage.platform.respond(
         f"/orders/{ORDER}", document({"data": payloads.order(ORDER)})
     )
@@ -52,14 +52,14 @@ async def sent_again(stage: Scene, first: bytes = LOST, **members: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("number", "told"), [(SENT["trackingNumber"], 1), ("another", 0)]
+    ("number", "reports"), [(SENT["trackingNumber"], 1), ("another", 0)]
 )
 async def test_a_parcel_that_takes_effect_late_is_reported_once(
-    stage: Scene, number: str, told: int
+    stage: Scene, number: str, reports: int
 ) -> None:
     stage.platform.respond(HISTORY, history())
     async with working_with_audit(stage):
-        command = await sent_again(stage)
+        command = await resend_lost(stage)
         own = str(stage.column("effect_id", command))
         late = SENT | {"trackingNumber": number}
         parcels = [
@@ -71,18 +71,18 @@ async def test_a_parcel_that_takes_effect_late_is_reported_once(
             stage.auditor.wake()
             await stage.pass_time(60)
             await stage.run_pending()
-    assert len(stage.logged("command.doubled")) == told
-    assert doubled(stage) == (["shp_late"] if told else None)
+    assert len(stage.logged("command.doubled")) == reports
+    assert doubled(stage) == (["shp_late"] if reports else None)
 
 
 @pytest.mark.parametrize("items", ["two boxes", 3, True, [3], {"a": 1}, None])
 async def test_a_parcel_with_unreadable_lines_is_reported_too(
     items: Any, stage: Scene
 ) -> None:
-    """What is not said fits; and the audit, which lifts the fence, gets by it."""
+    """Missing lines match, and the audit still releases the commands."""
     stage.platform.respond(HISTORY, history())
     async with working_with_audit(stage):
-        command = await sent_again(stage)
+        command = await resend_lost(stage)
         own = str(stage.column("effect_id", command))
         parcels = [
             payloads.shipment(id_, **SENT) | {"items": items}
@@ -96,8 +96,8 @@ async def test_a_parcel_with_unreadable_lines_is_reported_too(
     assert doubled(stage) == ["shp_late"]
 
 
-async def beside(stage: Scene, command: str) -> None:
-    """Let the order show another parcel under the number, and several audits pass."""
+async def show_another_parcel(stage: Scene, command: str) -> None:
+    """Add another parcel with the number to the order, and run several audits."""
     own = str(stage.column("effect_id", command))
     parcels = [payloads.shipment(id_, **SENT) for id_ in (own, "shp_2")]
     await stage.fold(payloads.order(ORDER, at=60, shipments=parcels))
@@ -110,23 +110,23 @@ async def beside(stage: Scene, command: str) -> None:
 async def test_a_parcel_that_another_command_may_have_sent_is_no_double(
     stage: Scene,
 ) -> None:
-    """It is told as soon as it is known that it is not that one's."""
+    """It is reported as soon as the other command is excluded."""
     stage.platform.respond(HISTORY, history())
     unread = document({"code": "NOT_FOUND"}, 404)
     async with working_with_audit(stage):
-        command = await sent_again(stage)
+        command = await resend_lost(stage)
         stage.platform.respond(f"/orders/{ORDER}/fulfill", LOST)
         stage.platform.respond(f"/orders/{ORDER}", unread)
         other = await stage.plan("fulfill", ORDER)
         stage.dispatcher.wake()
         await stage.await_state(other, "uncertain")
-        await beside(stage, command)
+        await show_another_parcel(stage, command)
         assert stage.state(other) == "uncertain"
         assert stage.logged("command.doubled") == []
         dropped = [Decision(other, verb, "ann", "") for verb in ("park", "drop")]
         for decision in dropped:
             await stage.store.decisions.decide(decision)
-        await beside(stage, command)
+        await show_another_parcel(stage, command)
     assert len(stage.logged("command.doubled")) == 1
 
 
@@ -135,8 +135,8 @@ async def test_a_parcel_beside_one_that_was_only_throttled_is_no_double(
 ) -> None:
     stage.platform.respond(HISTORY, history())
     async with working_with_audit(stage):
-        command = await sent_again(stage, problem(429, "RATE_LIMITED"))
-        await beside(stage, command)
+        command = await resend_lost(stage, problem(429, "RATE_LIMITED"))
+        await show_another_parcel(stage, command)
     assert stage.logged("command.doubled") == []
 
 
@@ -145,7 +145,7 @@ def of_line(line: str, quantity: int = 1) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("items", "told"),
+    ("items", "reports"),
     [
         (of_line("li_1"), 1),
         (None, 1),
@@ -153,16 +153,16 @@ def of_line(line: str, quantity: int = 1) -> list[dict[str, Any]]:
         (of_line("li_1", 2), 0),
         ([*of_line("li_1"), *of_line("li_2")], 0),
     ],
-    ids=["the-same", "untold", "another-line", "more-of-it", "more-lines"],
+    ids=["the-same", "not-shown", "another-line", "more-of-it", "more-lines"],
 )
 async def test_a_box_with_other_lines_under_the_number_is_no_double(
-    stage: Scene, items: list[dict[str, Any]] | None, told: int
+    stage: Scene, items: list[dict[str, Any]] | None, reports: int
 ) -> None:
-    """A person sent it, or a life before a restore of which no record came in again."""
+    """A merchant sent it, or a command that a restore removed."""
     stage.platform.respond(HISTORY, history())
     async with working_with_audit(stage):
         box = [{"line_id": "li_1", "quantity": 1}]
-        command = await sent_again(stage, lines=box)
+        command = await resend_lost(stage, lines=box)
         own = str(stage.column("effect_id", command))
         parcels = [
             payloads.shipment(own, **SENT, items=of_line("li_1")),
@@ -173,5 +173,5 @@ async def test_a_box_with_other_lines_under_the_number_is_no_double(
             stage.auditor.wake()
             await stage.pass_time(60)
             await stage.run_pending()
-    assert len(stage.logged("command.doubled")) == told
-    assert doubled(stage) == (["shp_2"] if told else None)
+    assert len(stage.logged("command.doubled")) == reports
+    assert doubled(stage) == (["shp_2"] if reports else None)

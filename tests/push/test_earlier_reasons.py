@@ -90,7 +90,7 @@ async def test_the_reason_for_parking_outlasts_an_operator_decision(
 async def test_the_reason_for_parking_outlasts_later_attempts(
     stage: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The bytes too: a setting that was wrong is set right before it is sent again."""
+    """The bytes are built again, because a wrong setting may be corrected by then."""
     async with working(stage):
         command = await refused(stage)
         await decide(stage, "drop", command)
@@ -109,12 +109,12 @@ async def test_the_reason_for_parking_outlasts_later_attempts(
 
 
 async def test_parking_by_an_operator_hides_no_error(stage: Scene) -> None:
-    """What stood in the way of reading is told nowhere else."""
+    """The error of the last read is shown nowhere else."""
     stage.platform.respond(CANCEL, document({}, 500))
     stage.platform.respond(ORDER, document({}, 500))
     command = await stage.plan("cancel", "ord_1")
     async with working(stage):
-        await until(lambda: "the check failed: " in stage.reason(command), "a look")
+        await until(lambda: "the check failed: " in stage.reason(command), "a check")
         reason = stage.reason(command)
         await decide(stage, "park", command)
     assert [each["reason"] for each in earlier(stage, command)] == [reason]

@@ -62,12 +62,12 @@ async def test_an_echo_before_the_answer_is_linked_by_the_answer(
 ) -> None:
     seen: list[tuple[Any, ...]] = []
 
-    async def hear_first(request: Request, connection: Connection) -> None:
+    async def fold_echo_first(request: Request, connection: Connection) -> None:
         await append_and_fold(stage.store, adjusted("adj_of_another"), adjusted(at=2))
         seen.extend(feed(stage))
         await connection.send(applied_response(request))
 
-    stage.platform.respond("/inventory/adjust", hear_first)
+    stage.platform.respond("/inventory/adjust", fold_echo_first)
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
         await stage.await_state(command, "applied")
@@ -107,7 +107,7 @@ async def test_a_cancellation_is_known_by_its_time(stage: Scene) -> None:
 
 
 async def test_an_effect_is_resolved_by_proof_too(stage: Scene) -> None:
-    """The answer is lost, its echo comes, and reading back names the effect."""
+    """The response is lost, the echo arrives, and a check finds the effect."""
     stage.platform.respond("/inventory/adjust", message(500))
     stage.platform.respond(HISTORY, message(503))
     command = await stage.plan("adjust", "prod_1")

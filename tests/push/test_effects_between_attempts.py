@@ -22,11 +22,11 @@ def shown(*parcels: payloads.Document, at: int) -> payloads.Document:
     return payloads.order("ord_1", at=at, shipments=list(parcels))
 
 
-async def given_up(stage: Scene, command: str) -> None:
-    """Let three looks find nothing, and the attempt that follows be put off."""
-    await until(lambda: stage.column("looks", command) == 1, "a look")
+async def await_second_attempt(stage: Scene, command: str) -> None:
+    """Let three checks find nothing, until the second attempt is sent."""
+    await until(lambda: stage.column("looks", command) == 1, "a check")
     await stage.pass_time(120)
-    await until(lambda: stage.column("looks", command) == 2, "another")
+    await until(lambda: stage.column("looks", command) == 2, "another check")
     await stage.pass_time(480)
     await until(lambda: len(stage.server.commands) == 2, "the second attempt")
 
@@ -38,10 +38,10 @@ async def test_an_adjustment_is_found_by_the_checks_of_the_next_attempt(
     stage.platform.respond(HISTORY, history())
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await given_up(stage, command)
-        landed = payloads.stock_change(at=700, adjustment_id=LATE)
+        await await_second_attempt(stage, command)
+        effect = payloads.stock_change(at=700, adjustment_id=LATE)
         await append_and_fold(
-            stage.store, payloads.envelope("inventory/level_update", landed)
+            stage.store, payloads.envelope("inventory/level_update", effect)
         )
         stage.platform.respond(HISTORY, history(move(700, command, adjustmentId=LATE)))
         await stage.pass_time(60)
@@ -56,12 +56,12 @@ async def test_so_is_a_parcel_without_a_number(stage: Scene) -> None:
     await stage.fold(shown(at=50))
     command = await stage.plan("fulfill", "ord_1", **NAMELESS)
     async with working(stage):
-        await given_up(stage, command)
-        landed = payloads.shipment(
+        await await_second_attempt(stage, command)
+        effect = payloads.shipment(
             "shp_late", trackingCompany=None, trackingNumber=None
         )
-        await stage.fold(shown(landed, at=700))
-        stage.platform.respond(ORDER, document({"data": shown(landed, at=700)}))
+        await stage.fold(shown(effect, at=700))
+        stage.platform.respond(ORDER, document({"data": shown(effect, at=700)}))
         await stage.pass_time(60)
         await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 3
@@ -75,7 +75,7 @@ async def test_a_resend_by_an_operator_disowns_all_earlier_effects(
     stage.platform.respond(HISTORY, history())
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
-        await until(lambda: stage.column("looks", command) == 1, "a look")
+        await until(lambda: stage.column("looks", command) == 1, "a check")
         known = payloads.stock_change(at=30, adjustment_id=LATE)
         await append_and_fold(
             stage.store, payloads.envelope("inventory/level_update", known)

@@ -23,8 +23,8 @@ UNREADABLE = {
 }
 
 
-async def fail_often(stage: Scene, command: str) -> None:
-    """Let time pass until more looks were in vain than are borne in silence."""
+async def await_reported_failures(stage: Scene, command: str) -> None:
+    """Let time pass until enough checks failed to be reported."""
     while stage.column("failures", command) <= REPORTED_AFTER:
         await stage.pass_time(10)
         await stage.run_pending()
@@ -38,26 +38,26 @@ async def test_a_failed_check_is_logged_once_for_each_command(
     stage.platform.respond("/orders/ord_1", UNREADABLE[name])
     command = await stage.plan("fulfill", "ord_1")
     async with working(stage):
-        await until(lambda: stage.column("failures", command) == 1, "a look")
+        await until(lambda: stage.column("failures", command) == 1, "a check")
         assert stage.logged("check.failed") == []
-        await fail_often(stage, command)
-    (told,) = stage.logged("check.failed")
-    assert command in told
-    assert stage.reason(command).removeprefix("uncertain, ") in told
+        await await_reported_failures(stage, command)
+    (text,) = stage.logged("check.failed")
+    assert command in text
+    assert stage.reason(command).removeprefix("uncertain, ") in text
 
 
 async def test_an_unexpected_error_is_logged_at_once(database: Place) -> None:
     broken = BrokenTransport(ZeroDivisionError("?"))
     async with scene(database, http=broken) as stage, working(stage):
         command = await stage.plan("fulfill", "ord_1")
-        await until(lambda: stage.logged("check.failed") != [], "it is told")
-        await fail_often(stage, command)
-        (told,) = stage.logged("check.failed")
-    assert "ZeroDivisionError" in told
+        await until(lambda: stage.logged("check.failed") != [], "it is logged")
+        await await_reported_failures(stage, command)
+        (text,) = stage.logged("check.failed")
+    assert "ZeroDivisionError" in text
 
 
 async def test_a_command_sent_at_an_unknown_time_is_looked_up(database: Place) -> None:
-    """As a version did that wrote no such time, and died while it was sending."""
+    """An older version stored no time, and was killed while it was sending."""
     path = database
     async with scene(path) as stage:
         stage.platform.respond("/inventory/adjust", message(500))

@@ -39,13 +39,13 @@ async def test_each_probe_lets_one_uncertain_command_try(database: Place) -> Non
                 await stage.run_pending()
 
 
-async def fail(stage: Scene) -> None:
-    """Let commands fail until the platform is left alone."""
+async def await_open_circuit(stage: Scene) -> None:
+    """Let commands fail until the circuit breaker opens."""
     stage.platform.respond("/inventory/adjust", message(500))
     for number in range(FAILURES_TO_OPEN):
         await stage.plan("adjust", f"prod_{number}")
     stage.dispatcher.wake()
-    await until(lambda: stage.dispatcher.switch.is_failing, "it is left alone")
+    await until(lambda: stage.dispatcher.switch.is_failing, "the circuit is open")
 
 
 def stopped(stage: Scene) -> str:
@@ -56,13 +56,13 @@ async def test_a_key_refused_while_the_platform_failed_is_reported(
     stage: Scene,
 ) -> None:
     async with working(stage):
-        await fail(stage)
+        await await_open_circuit(stage)
         for path in LISTS:
             stage.platform.respond(path, problem(401, "API_KEY_INVALID"))
         await stage.clock.await_sleeper(PROBE_SECONDS)
         await stage.pass_time(PROBE_SECONDS)
         await until(lambda: "API_KEY_INVALID" in stopped(stage), "the key is named")
-    assert [FAILING in told for told in stage.logged("push.stopped")] == [True, False]
+    assert [FAILING in text for text in stage.logged("push.stopped")] == [True, False]
 
 
 async def test_a_failing_platform_hides_no_other_reason(stage: Scene) -> None:

@@ -23,15 +23,17 @@ EFFECT = f"ord_1@{payloads.instant(3)}"
 NOTED = "our own"
 
 
-def gone(note: str | None = None) -> payloads.Document:
+def cancelled_order(note: str | None = None) -> payloads.Document:
     when = {"restocked": True, "cancelledAt": payloads.instant(3), "note": note}
     return payloads.order("ord_1", at=3, cancellation=when)
 
 
-async def cancelled(stage: Scene, *answers: Answer, note: str | None = None) -> str:
-    """Return a cancellation that was held for done, once its news has come too."""
+async def cancel_and_fold(
+    stage: Scene, *answers: Answer, note: str | None = None
+) -> str:
+    """Return an applied cancellation, after its webhook was folded."""
     command = await stage.plan("cancel", "ord_1")
-    shown = gone(f"bh:{command}" if note == NOTED else note)
+    shown = cancelled_order(f"bh:{command}" if note == NOTED else note)
     reads = [OPEN] * (3 if ALREADY in answers[1:] else 0)
     stage.platform.respond(CANCEL, *answers)
     stage.platform.respond(ORDER, *reads, document({"data": shown}))
@@ -45,7 +47,7 @@ async def cancelled(stage: Scene, *answers: Answer, note: str | None = None) -> 
 
 
 def links(stage: Scene) -> tuple[Any, list[tuple[Any, ...]]]:
-    """Return the effect that is named as our own, and the echoes that were heard."""
+    """Return the effect that the command records as its own, and its echoes."""
     effect = value_of(stage.place, "commands", "effect_id")
     return effect, rows_of(stage.place, "echoes", "command_id")
 
@@ -53,8 +55,8 @@ def links(stage: Scene) -> tuple[Any, list[tuple[Any, ...]]]:
 async def test_an_order_cancelled_before_the_first_attempt_is_not_ours(
     stage: Scene,
 ) -> None:
-    """The source is told of it: it was not by what it asked for."""
-    await cancelled(stage, ALREADY)
+    """The source is notified that its request did not cancel the order."""
+    await cancel_and_fold(stage, ALREADY)
     assert links(stage) == (None, [])
 
 
@@ -64,7 +66,7 @@ async def test_an_attempt_that_was_only_throttled_cancelled_nothing(
     throttled = problem(429, "RATE_LIMITED")
     command = await stage.plan("cancel", "ord_1")
     stage.platform.respond(CANCEL, throttled, ALREADY)
-    stage.platform.respond(ORDER, document({"data": gone()}))
+    stage.platform.respond(ORDER, document({"data": cancelled_order()}))
     async with working(stage):
         await stage.await_commands(1)
         await stage.pass_time(60)
@@ -73,8 +75,8 @@ async def test_an_attempt_that_was_only_throttled_cancelled_nothing(
 
 
 async def test_an_earlier_uncertain_attempt_may_have_cancelled(stage: Scene) -> None:
-    """It landed after the last look; the second one is told that it is done."""
-    command = await cancelled(stage, LOST, ALREADY)
+    """It took effect after the last check; the second attempt gets "already done"."""
+    command = await cancel_and_fold(stage, LOST, ALREADY)
     assert len(stage.server.commands) == 2
     assert links(stage) == (EFFECT, [(command,)])
 
@@ -83,16 +85,16 @@ async def test_an_earlier_uncertain_attempt_may_have_cancelled(stage: Scene) -> 
 async def test_an_order_cancelled_before_the_send_is_not_ours(
     answers: tuple[bytes, ...], stage: Scene
 ) -> None:
-    await stage.fold(gone())
-    await cancelled(stage, *answers)
+    await stage.fold(cancelled_order())
+    await cancel_and_fold(stage, *answers)
     assert links(stage) == (None, [])
 
 
 async def test_our_own_note_proves_the_cancellation_despite_any_answer(
     stage: Scene,
 ) -> None:
-    """So it is where a life before a restore has sent it."""
-    command = await cancelled(stage, ALREADY, note=NOTED)
+    """The same applies if the command was sent before a restore."""
+    command = await cancel_and_fold(stage, ALREADY, note=NOTED)
     assert links(stage) == (EFFECT, [(command,)])
 
 
@@ -100,5 +102,5 @@ async def test_our_own_note_proves_the_cancellation_despite_any_answer(
 async def test_a_foreign_note_proves_a_foreign_cancellation(
     answers: tuple[bytes, ...], stage: Scene
 ) -> None:
-    await cancelled(stage, *answers, note="changed my mind")
+    await cancel_and_fold(stage, *answers, note="changed my mind")
     assert links(stage) == (None, [])

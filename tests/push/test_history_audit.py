@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 STRANGE = command_id("main", "courier", "another life", "adjust")
 ALL = "everything"
-FLYING_SECONDS = 600
-"""How long a request may be under way, as the last look says."""
+IN_FLIGHT_SECONDS = 600
+"""How long a request may be in flight: until the last check."""
 
 
 def stopped(stage: Scene) -> Any:
     return stage.dispatcher.switch.reasons()
 
 
-async def lifted(stage: Scene) -> None:
-    """Wait until what is planned may be sent; after a restore that takes a while."""
+async def await_release(stage: Scene) -> None:
+    """Wait until planned commands may be sent, also after a restore."""
     await until(
         lambda: (stopped(stage).get(ALL) or IN_FLIGHT).startswith(IN_FLIGHT),
         "the history is read",
@@ -42,8 +42,8 @@ async def lifted(stage: Scene) -> None:
     await stage.run_pending()
     if stopped(stage):
         assert stage.server.commands == []
-        await stage.pass_time(FLYING_SECONDS)
-    await until(lambda: stopped(stage) == {}, "the fence is down")
+        await stage.pass_time(IN_FLIGHT_SECONDS)
+    await until(lambda: stopped(stage) == {}, "commands are released")
     await stage.run_pending()
 
 
@@ -60,7 +60,7 @@ def evidence(stage: Scene, command: str) -> Any:
 
 
 async def parked(stage: Scene) -> str:
-    """Return an adjustment that a person is to decide on."""
+    """Return an adjustment that waits for an operator's decision."""
     stage.platform.respond("/inventory/adjust", message(500))
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
@@ -75,7 +75,7 @@ async def test_an_abandoned_command_that_takes_effect_is_applied(
     async with scene(database, Push(on_absent="park")) as stage:
         command = await parked(stage)
         async with working_with_audit(stage):
-            await lifted(stage)
+            await await_release(stage)
             assert stage.state(command) == "parked"
             stage.platform.respond(HISTORY, history(move(1, command)))
             await audit(stage)
@@ -85,7 +85,7 @@ async def test_an_abandoned_command_that_takes_effect_is_applied(
         assert stage.logged("command.doubled") == []
 
 
-async def test_an_effect_that_lands_twice_is_reported_once_and_kept(
+async def test_an_effect_that_occurs_twice_is_reported_once_and_kept(
     stage: Scene,
 ) -> None:
     command = await stage.plan("adjust", "prod_1")
@@ -100,14 +100,14 @@ async def test_an_effect_that_lands_twice_is_reported_once_and_kept(
     assert stage.state(command) == "applied"
     assert stage.column("effect_id", command) == "adj_1"
     assert evidence(stage, command)["doubled"] == ["adj_2", "adj_3"]
-    told = stage.logged("command.doubled")
-    assert [name in told[0] for name in ("adj_2", "adj_3")] == [True, False]
-    assert len(told) == 2
+    lines = stage.logged("command.doubled")
+    assert [name in lines[0] for name in ("adj_2", "adj_3")] == [True, False]
+    assert len(lines) == 2
 
 
 async def test_a_tag_without_a_planned_command_stops_sending(stage: Scene) -> None:
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
         stage.platform.respond(HISTORY, history(move(1, STRANGE)))
         await audit(stage)
         command = await stage.plan("adjust", "prod_1")
@@ -116,16 +116,16 @@ async def test_a_tag_without_a_planned_command_stops_sending(stage: Scene) -> No
         assert STRANGE in stopped(stage)[ALL]
     assert stage.state(command) == "planned"
     assert stage.server.commands == []
-    (told,) = stage.logged("audit.foreign")
-    assert f"bh:{STRANGE}" in told
-    assert "restart" in told
+    (lines,) = stage.logged("audit.foreign")
+    assert f"bh:{STRANGE}" in lines
+    assert "restart" in lines
 
 
 async def test_a_command_that_another_daemon_sends_first_stops_too(
     stage: Scene,
 ) -> None:
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
         stage.dispatcher.switch.hold_for_audit("so that it stays planned")
         command = await stage.plan("adjust", "prod_1")
         stage.platform.respond(HISTORY, history(move(1, command)))
@@ -150,7 +150,7 @@ async def test_nothing_is_sent_before_the_history_is_read(stage: Scene) -> None:
 
 
 async def test_after_a_restore_all_open_commands_are_looked_up(stage: Scene) -> None:
-    """A stock change that the database forgot; a parcel that it forgot to have sent."""
+    """The restored database has no record of an adjustment and of a sent parcel."""
     parcel = payloads.shipment(trackingCompany="BlueDart", trackingNumber="BD1")
     shown = payloads.order("ord_1", at=50, shipments=[parcel])
     stage.platform.respond("/orders/ord_1", document({"data": shown}))
@@ -161,12 +161,12 @@ async def test_after_a_restore_all_open_commands_are_looked_up(stage: Scene) -> 
     owed = await stage.plan("fulfill", "ord_2")
     async with working_with_audit(stage):
         await stage.await_state(done, "applied")
-        for _ in range(FLYING_SECONDS // 60):
+        for _ in range(IN_FLIGHT_SECONDS // 60):
             assert stage.server.commands == []
             assert stage.state(owed) == "uncertain"
             await stage.pass_time(60)
             await stage.run_pending()
-        await lifted(stage)
+        await await_release(stage)
         for _ in range(12):
             await stage.pass_time(60)
             await stage.run_pending()
@@ -178,17 +178,17 @@ async def test_after_a_restore_all_open_commands_are_looked_up(stage: Scene) -> 
 
 
 async def test_an_effect_soon_after_a_restore_is_not_sent_again(stage: Scene) -> None:
-    """The restored database had planned it, and forgot that it was sent."""
+    """In the restored database the command is planned, although it was sent."""
     stage.platform.respond(HISTORY, history(move(1, STRANGE)))
     async with working_with_audit(stage):
         await until(
             lambda: stopped(stage)[ALL].startswith(IN_FLIGHT), "the history is read"
         )
         command = await stage.plan("adjust", "prod_1")
-        await stage.pass_time(FLYING_SECONDS - 1)
+        await stage.pass_time(IN_FLIGHT_SECONDS - 1)
         await stage.run_pending()
         stage.platform.respond(HISTORY, history(move(2, command), move(1, STRANGE)))
-        await lifted(stage)
+        await await_release(stage)
         await stage.await_state(command, "applied")
     assert stage.server.commands == []
 
@@ -196,7 +196,7 @@ async def test_an_effect_soon_after_a_restore_is_not_sent_again(stage: Scene) ->
 async def test_a_record_that_comes_in_again_is_born_applied(stage: Scene) -> None:
     stage.platform.respond(HISTORY, history(move(1, STRANGE)))
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
         await stage.plan_as(STRANGE, "adjust", "prod_1")
         await stage.run_pending()
     assert stage.state(STRANGE) == "applied"
@@ -208,7 +208,7 @@ async def test_a_record_that_comes_in_again_is_born_applied(stage: Scene) -> Non
 async def test_an_adopted_effect_is_no_foreign_event_later(stage: Scene) -> None:
     stage.platform.respond(HISTORY, history(move(1, STRANGE)))
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
         await audit(stage)
         assert stopped(stage) == {}
         stage.platform.respond(HISTORY, history(move(2, STRANGE), move(1, STRANGE)))
@@ -226,7 +226,7 @@ async def test_planned_before_and_sent_after_the_snapshot_is_applied(
     stage.platform.respond(HISTORY, history(move(1, command)))
     async with working_with_audit(stage):
         await stage.await_state(command, "applied")
-        await lifted(stage)
+        await await_release(stage)
     assert stage.server.commands == []
     assert len(stage.logged("audit.restored")) == 1
 
@@ -240,7 +240,7 @@ async def test_a_parcel_planned_after_a_restore_is_looked_up_once(
     stage.platform.respond("/orders/ord_2", document({"data": payloads.order("ord_2")}))
     stage.platform.respond(HISTORY, history(move(1, STRANGE)))
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
         await stage.pass_time(3600)
         done = await stage.plan("fulfill", "ord_1")
         owed = await stage.plan("fulfill", "ord_2")
@@ -260,7 +260,7 @@ async def test_a_lost_parcel_without_a_number_is_left_to_an_operator(
     stage.platform.respond("/orders/ord_1", document({"data": shown}))
     stage.platform.respond(HISTORY, history(move(1, STRANGE)))
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
         await stage.pass_time(3600)
         nameless = {"tracking_company": None, "tracking_number": None}
         command = await stage.plan("fulfill", "ord_1", **nameless)
@@ -288,8 +288,8 @@ async def test_without_notes_the_audit_says_so_once(stage: Scene) -> None:
         stage.platform.respond(HISTORY, history(move(1, command, note=None)))
         await audit(stage)
         await audit(stage)
-    (told,) = stage.logged("audit.unavailable")
-    assert "notes" in told
+    (lines,) = stage.logged("audit.unavailable")
+    assert "notes" in lines
 
 
 async def test_an_audit_reads_back_to_the_last_one_only(stage: Scene) -> None:
@@ -309,7 +309,7 @@ async def test_an_audit_reads_back_to_the_last_one_only(stage: Scene) -> None:
 
 
 async def test_an_uncertain_command_delays_the_audit(stage: Scene) -> None:
-    """Its tag may be one of two: the second is seen once the first is settled."""
+    """The history may have two rows with its tag; the audit needs the first result."""
     command = await stage.plan("adjust", "prod_1")
     other = [move(number, "0", note=None) for number in (3000, 2999)]
     stage.platform.respond("/inventory/adjust", message(500))
@@ -325,7 +325,7 @@ async def test_an_uncertain_command_delays_the_audit(stage: Scene) -> None:
 async def test_a_clock_set_back_between_two_runs_holds_nothing_up(
     database: Place,
 ) -> None:
-    """Nobody saw by how much: the life that planned it ended before that."""
+    """No running daemon saw by how much, so nothing can be corrected."""
     async with scene(database) as stage:
         command = await stage.plan("adjust", "prod_1")
     async with scene(database, start=START - timedelta(days=1)) as stage:
@@ -338,7 +338,7 @@ async def test_a_clock_set_back_between_two_runs_holds_nothing_up(
 async def test_a_clock_set_back_between_two_runs_makes_no_key_young(
     database: Place,
 ) -> None:
-    """How long ago it was sent is not known: the key may be forgotten by now."""
+    """The age of the key is unknown: the platform may have deleted the key."""
     async with scene(database) as stage:
         stage.platform.respond("/inventory/adjust", message(500))
         stage.platform.respond(HISTORY, message(503))
@@ -349,16 +349,16 @@ async def test_a_clock_set_back_between_two_runs_makes_no_key_young(
     async with scene(database, keyed=True, start=back) as stage:
         stage.platform.respond(HISTORY, history())
         async with working_with_audit(stage):
-            await lifted(stage)
-            await stage.pass_time(FLYING_SECONDS)
-            await until(lambda: "no such change" in stage.reason(command), "a look")
+            await await_release(stage)
+            await stage.pass_time(IN_FLIGHT_SECONDS)
+            await until(lambda: "no such change" in stage.reason(command), "a check")
         assert stage.server.commands == []
 
 
 async def test_a_clock_that_goes_back_stops_until_all_is_read(stage: Scene) -> None:
     stage.platform.respond(HISTORY, history())
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
         stage.platform.respond(HISTORY, message(500))
         stage.clock.set_back(3600)
         await stage.clock.await_sleeper(CLOCK_SECONDS)
@@ -380,7 +380,7 @@ async def test_a_clock_set_back_does_not_lengthen_a_wait(stage: Scene) -> None:
     stage.platform.respond(HISTORY, history())
     command = await stage.plan("adjust", "prod_1")
     async with working_with_audit(stage):
-        await until(lambda: stage.column("looks", command) == 1, "one look")
+        await until(lambda: stage.column("looks", command) == 1, "one check")
         due = stage.column("due_at", command)
         stage.clock.set_back(3600)
         await stage.clock.await_sleeper(CLOCK_SECONDS)
@@ -391,25 +391,25 @@ async def test_a_clock_set_back_does_not_lengthen_a_wait(stage: Scene) -> None:
 
 
 async def test_a_clock_set_back_makes_no_check_early(stage: Scene) -> None:
-    """The doubt may be younger than the clock that went back: it is left its time."""
+    """The command may have become uncertain later, so all checks keep their delay."""
     stage.platform.respond("/inventory/adjust", message(500))
     stage.platform.respond(HISTORY, history())
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
         stage.clock.set_back(300)
         command = await stage.plan("adjust", "prod_1")
         stage.dispatcher.wake()
-        await until(lambda: stage.column("looks", command) == 1, "one look")
+        await until(lambda: stage.column("looks", command) == 1, "one check")
         due = stage.column("due_at", command)
         await stage.clock.await_sleeper(CLOCK_SECONDS)
         await stage.pass_time(CLOCK_SECONDS)
         await until(lambda: stage.logged("audit.clock"), "it is noticed")
-        await lifted(stage)
+        await await_release(stage)
         assert stage.column("due_at", command) == due
 
 
 async def fail_locked(stage: Scene) -> None:
-    """Let an audit fail for a database that takes no transactions."""
+    """Let an audit fail because the database is locked."""
     failed = len(stage.logged("audit.failed"))
     with locked(stage.place, "ACCESS EXCLUSIVE"):
         stage.auditor.wake()
@@ -417,10 +417,10 @@ async def fail_locked(stage: Scene) -> None:
 
 
 async def test_a_locked_database_adopts_no_foreign_effect(stage: Scene) -> None:
-    """Only what is met at the start is adopted; a start is not what follows a lock."""
+    """Only the audit of a start adopts effects; an audit after a lock does not."""
     stage.platform.respond(HISTORY, history())
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
         await fail_locked(stage)
         stage.platform.respond(HISTORY, history(move(1, STRANGE)))
         await audit(stage)
@@ -435,7 +435,7 @@ async def test_a_clock_set_back_under_a_lock_is_made_up_for(stage: Scene) -> Non
     stage.platform.respond(HISTORY, history())
     command = await stage.plan("adjust", "prod_1")
     async with working_with_audit(stage):
-        await until(lambda: stage.column("looks", command) == 1, "one look")
+        await until(lambda: stage.column("looks", command) == 1, "one check")
         due = stage.column("due_at", command)
         stage.clock.set_back(3600)
         await stage.clock.await_sleeper(CLOCK_SECONDS)
@@ -464,7 +464,7 @@ async def test_a_foreign_row_of_any_shape_stops_nothing(
     bad = move(3, "", note="stock take") | STRANGERS[name]
     stage.platform.respond(HISTORY, history(bad, move(2, STRANGE), bad))
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
         await audit(stage)
     assert len(stage.logged("audit.restored")) == 1
     assert len(stage.logged("audit.row_skipped")) == 1
@@ -473,7 +473,7 @@ async def test_a_foreign_row_of_any_shape_stops_nothing(
 async def test_unused_fields_of_a_row_may_have_any_shape(stage: Scene) -> None:
     stage.platform.respond(HISTORY, history(move(1, STRANGE, **UNUSED)))
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
     assert len(stage.logged("audit.restored")) == 1
 
 
@@ -491,5 +491,5 @@ async def test_damaged_knowledge_of_a_platform_is_learnt_again(
     command = await stage.plan("adjust", "prod_1")
     stage.platform.respond(HISTORY, history(move(1, command)))
     async with working_with_audit(stage):
-        await lifted(stage)
+        await await_release(stage)
     assert stage.state(command) == "applied"

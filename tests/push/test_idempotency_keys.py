@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 ADJUST = "/inventory/adjust"
 NO_ROOM = {"RateLimit_Policy": '"key";q=1;w=60', "RateLimit": '"key";r=0;t=60'}
-"""For a minute nothing more may be sent."""
-UNTIL_THE_LAST_LOOK = 20
-"""After so many minutes the last look was taken, if each counted."""
+"""Headers that allow no further request for a minute."""
+MINUTES_OF_CHECKS = 20
+"""Minutes until the last check, if every check counts."""
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ async def test_a_resend_waits_for_room(keyed: Scene) -> None:
     )
     async with working(keyed):
         await keyed.await_state(command, "uncertain")
-        # The first room goes to the question whether the platform still takes keys.
+        # The first free request checks whether the platform still supports keys.
         for _ in range(2):
             await keyed.pass_time(59)
             await keyed.await_commands(1)
@@ -98,7 +98,7 @@ async def test_a_command_parked_while_waiting_for_room_is_not_sent_again(
     async with working(keyed):
         await keyed.await_state(command, "uncertain")
         await keyed.pass_time(59)
-        parked = Decision(command, "park", "ann", "I do it by hand")
+        parked = Decision(command, "park", "ann", "I do it manually")
         await keyed.store.decisions.decide(parked)
         await keyed.pass_time(120)
         await keyed.await_commands(1)
@@ -133,7 +133,7 @@ def throttle_for_a_day(stage: Scene) -> None:
 async def test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again(
     happen: Callable[[Scene], None], keyed: Scene
 ) -> None:
-    """The platform would take it for a new one, and apply the same once more."""
+    """The platform would treat the key as new, and apply the command again."""
     command = await plan_uncertain(keyed)
     keyed.platform.respond(ADJUST, message(500, b"", **NO_ROOM), respond_applied)
     async with working(keyed):
@@ -141,7 +141,7 @@ async def test_a_key_that_lost_its_worth_in_the_wait_for_room_is_not_used_again(
         await keyed.pass_time(59)
         happen(keyed)
         await keyed.clock.advance(timedelta(days=1, minutes=2).total_seconds())
-        for _ in range(UNTIL_THE_LAST_LOOK):
+        for _ in range(MINUTES_OF_CHECKS):
             await keyed.pass_time(60)
             await keyed.run_pending()
     assert len(keyed.server.commands) == 1
@@ -159,7 +159,7 @@ async def test_room_is_released_where_a_busy_database_ends_a_check(
     command = await plan_uncertain(keyed)
     keyed.platform.respond(ADJUST, message(500, b"", **room))
     async with working(keyed):
-        await until(lambda: "is locked" in keyed.reason(command), "a look")
+        await until(lambda: "is locked" in keyed.reason(command), "a check")
     budget = keyed.resolver._resend.client.transport.budget
     assert budget.take(60, keyed.clock.monotonic()) == 9
 
@@ -175,7 +175,7 @@ async def test_a_refusal_under_its_key_proves_nothing(keyed: Scene) -> None:
 
 
 async def test_where_its_key_is_not_answered_the_history_is_read(keyed: Scene) -> None:
-    """What it does not show is not believed: a request may be under way again."""
+    """A missing row is no proof, because a resent request may be in flight."""
 
     async def reset(_: Request, connection: Connection) -> None:
         connection.reset()
@@ -186,7 +186,7 @@ async def test_where_its_key_is_not_answered_the_history_is_read(keyed: Scene) -
     async with working(keyed):
         await until(
             lambda: "with its key and got no response" in keyed.reason(command),
-            "a look",
+            "a check",
         )
         assert check_results(keyed, command) == []
         keyed.platform.respond(HISTORY, history(move(1, command)))
@@ -212,14 +212,14 @@ async def test_a_command_that_its_key_can_prove_needs_no_history(
 async def test_a_check_does_not_count_while_its_key_cannot_be_sent(
     keyed: Scene,
 ) -> None:
-    async def close_the_door(_: Request, connection: Connection) -> None:
-        keyed.dispatcher.switch.block_all("a person said so")
+    async def turn_sending_off(_: Request, connection: Connection) -> None:
+        keyed.dispatcher.switch.block_all("an operator said so")
         await connection.send(FAILED)
 
     command = await plan_uncertain(keyed)
-    keyed.platform.respond("/inventory/adjust", close_the_door, respond_applied)
+    keyed.platform.respond("/inventory/adjust", turn_sending_off, respond_applied)
     async with working(keyed):
-        await until(lambda: "when sending resumes" in keyed.reason(command), "a look")
+        await until(lambda: "when sending resumes" in keyed.reason(command), "a check")
         assert check_results(keyed, command) == []
         while keyed.state(command) != "applied":
             await keyed.pass_time(PROBE_SECONDS)
@@ -254,8 +254,8 @@ async def test_nothing_is_sent_again_while_its_job_is_held(
     command = await plan_uncertain(keyed)
     keyed.platform.respond(ADJUST, fail, respond_applied)
     async with working(keyed):
-        await until(lambda: "when sending resumes" in keyed.reason(command), "a look")
-        for _ in range(UNTIL_THE_LAST_LOOK):
+        await until(lambda: "when sending resumes" in keyed.reason(command), "a check")
+        for _ in range(MINUTES_OF_CHECKS):
             await keyed.pass_time(60)
             await keyed.await_commands(1)
         assert check_results(keyed, command) == []
@@ -323,13 +323,13 @@ UNANSWERED = {
 async def test_no_check_counts_whose_key_was_not_let_through(
     answer: str, read: bytes | None, keyed: Scene
 ) -> None:
-    """At the last one it would be parked, or its absence believed."""
+    """After the last check the command would be parked, or treated as absent."""
     command = await plan_uncertain(keyed)
     keyed.platform.respond(ADJUST, FAILED, UNANSWERED[answer])
     if read is not None:
         keyed.platform.respond(HISTORY, read)
     async with working(keyed):
-        for _ in range(UNTIL_THE_LAST_LOOK):
+        for _ in range(MINUTES_OF_CHECKS):
             await keyed.pass_time(60)
             await keyed.run_pending()
         await advance_until(keyed, lambda: len(keyed.server.commands) > 3)
@@ -367,7 +367,7 @@ async def test_a_key_that_is_too_old_is_not_used_again(keyed: Scene) -> None:
 async def test_the_age_of_a_key_counts_from_when_it_was_sent_first(
     back_seconds: int, database: Place
 ) -> None:
-    """The platform forgets it a day after that, however often it was sent since."""
+    """The platform deletes a key one day after its first use."""
     path = database
     async with scene(path) as stage:
         command = await plan_uncertain(stage)

@@ -30,8 +30,8 @@ async def silent(_: Request, connection: Connection) -> None:
     await connection.reader.read()
 
 
-async def die_while_sending(place: Place) -> tuple[str, bytes]:
-    """Leave behind a command whose request has arrived; return it and its bytes."""
+async def kill_while_sending(place: Place) -> tuple[str, bytes]:
+    """Kill the sender after a request arrived; return the command and its bytes."""
     async with scene(place) as stage:
         stage.platform.respond("/inventory/adjust", silent)
         command = await stage.plan("adjust", "prod_1")
@@ -45,7 +45,7 @@ async def die_while_sending(place: Place) -> tuple[str, bytes]:
 async def test_a_command_under_way_at_a_kill_is_uncertain_with_its_evidence(
     database: Place,
 ) -> None:
-    command, sent = await die_while_sending(database)
+    command, sent = await kill_while_sending(database)
     async with scene(database) as stage:
         assert await stage.store.commands.mark_interrupted_uncertain(interrupted()) == [
             command
@@ -58,7 +58,7 @@ async def test_a_command_under_way_at_a_kill_is_uncertain_with_its_evidence(
 
 
 async def test_a_command_under_way_at_a_kill_is_not_sent_again(database: Place) -> None:
-    command, _ = await die_while_sending(database)
+    command, _ = await kill_while_sending(database)
     async with scene(database) as stage:
         await stage.store.commands.mark_interrupted_uncertain(interrupted())
         behind = await stage.plan("adjust", "prod_1")
@@ -154,7 +154,7 @@ async def test_an_unrecorded_resend_of_a_check_is_not_repeated(
         await stage.await_state(command, "uncertain")
         await cancel_task(dispatching)
         looking = asyncio.ensure_future(rerun_while_busy(stage.resolver.run))
-        await until(lambda: stage.logged("push.busy"), "the look is not written")
+        await until(lambda: stage.logged("push.busy"), "the check is not stored")
         stage.platform.responses.clear()
         released.set()
         while stage.state(command) != "applied":

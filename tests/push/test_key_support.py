@@ -35,7 +35,7 @@ async def keyed(database: Place) -> AsyncIterator[Scene]:
 
 
 def idempotency_of(stage: Scene, word: bool | None = None) -> IdempotencySupport:
-    """Return what a later start makes of the same database."""
+    """Return the key support as a later start reads it from the database."""
     client, marks = stage.resolver._resend.client, stage.store.kv
     return IdempotencySupport("main", client, marks, stage.clock, word)
 
@@ -50,7 +50,7 @@ def asked(stage: Scene) -> int:
 async def test_a_platform_that_stopped_accepting_keys_is_checked_by_reads(
     answer: bytes, keyed: Scene
 ) -> None:
-    """It would take what it applied already for something new."""
+    """The platform would apply a repeated request as a new one."""
     command = await plan_uncertain(keyed)
     keyed.platform.respond(STORE, answer)
     keyed.platform.respond(HISTORY, history(move(1, command)))
@@ -76,7 +76,7 @@ async def test_nothing_is_sent_again_while_key_support_is_unknown(keyed: Scene) 
 async def test_a_shown_effect_is_believed_while_key_support_is_unknown(
     keyed: Scene,
 ) -> None:
-    """Else a lane would wait for the store's own record, for most of a day."""
+    """Otherwise the ordering key would be blocked for most of a day."""
     command = await plan_uncertain(keyed)
     keyed.platform.respond(STORE, message(503))
     keyed.platform.respond(HISTORY, history(move(1, command)))
@@ -86,7 +86,7 @@ async def test_a_shown_effect_is_believed_while_key_support_is_unknown(
 
 
 async def test_a_refused_store_read_does_not_change_key_support(keyed: Scene) -> None:
-    """An API key that is being replaced is refused, and the same platform goes on."""
+    """The API key may be in rotation; the platform is the same."""
     idempotency, first = idempotency_of(keyed), to_text(keyed.clock.now())
     keyed.platform.respond(STORE, message(401), said(TAKES))
     assert not await idempotency.is_honoured(first)
@@ -96,7 +96,7 @@ async def test_a_refused_store_read_does_not_change_key_support(keyed: Scene) ->
 async def test_a_platform_that_accepted_keys_may_stop_without_saying_so(
     keyed: Scene,
 ) -> None:
-    """What left meanwhile is looked for, and sent again, as without keys."""
+    """Commands that were sent meanwhile are checked as without keys."""
     await idempotency_of(keyed).record(NO_LONGER)
     command = await plan_uncertain(keyed)
     keyed.platform.respond(STORE, message(503))
@@ -109,7 +109,7 @@ async def test_a_platform_that_accepted_keys_may_stop_without_saying_so(
 async def test_a_command_sent_without_key_support_is_not_protected(
     keyed: Scene,
 ) -> None:
-    """It takes keys again; of the first try's it knows nothing."""
+    """The platform supports keys again, but does not know that of the first attempt."""
     idempotency = idempotency_of(keyed)
     await idempotency.record(NO_LONGER)
     command = await plan_uncertain(keyed)

@@ -21,8 +21,8 @@ FULFILL, CANCEL = f"{ORDER}/fulfill", f"{ORDER}/cancel"
 REFUSED = "order #1001 is cancelled; nothing was sent"
 
 
-def gone(at: int, *, restocked: bool = True) -> payloads.Document:
-    """Return the order as its cancellation at that moment leaves it."""
+def cancelled_order(at: int, *, restocked: bool = True) -> payloads.Document:
+    """Return the order after its cancellation at this time."""
     said = {"restocked": restocked, "cancelledAt": payloads.instant(at)}
     return payloads.order("ord_1", at=at, cancellation=said)
 
@@ -47,7 +47,7 @@ async def test_confirmation_folded_before_the_refusal_is_written_releases(
 
 
 async def test_command_refused_unsent_frees_its_lane_at_once(stage: Scene) -> None:
-    await stage.fold(gone(40))
+    await stage.fold(cancelled_order(40))
     refused = await stage.plan("fulfill", "ord_1")
     following = await stage.plan("cancel", "ord_1")
     async with working(stage), asyncio.timeout(HANG_SECONDS):
@@ -74,10 +74,12 @@ async def test_an_order_that_we_cancelled_is_not_shipped_before_its_webhook(
 async def test_a_refetched_cancellation_counts_before_its_webhook(
     restocked: bool, stage: Scene
 ) -> None:
-    """One without the restock that was asked for is no proof, but it is one."""
+    """Without the requested restock it is not our effect, but a cancellation."""
     await stage.fold(payloads.order("ord_1", at=1))
     stage.platform.respond(CANCEL, message(500))
-    stage.platform.respond(ORDER, document({"data": gone(50, restocked=restocked)}))
+    stage.platform.respond(
+        ORDER, document({"data": cancelled_order(50, restocked=restocked)})
+    )
     cancel = await stage.plan("cancel", "ord_1")
     parcel = await stage.plan("fulfill", "ord_1")
     async with working(stage):
@@ -90,10 +92,10 @@ async def test_a_refetched_cancellation_counts_before_its_webhook(
 async def test_a_parcel_is_not_sent_again_to_an_order_that_was_seen_cancelled(
     stage: Scene,
 ) -> None:
-    """A person cancelled it, and the news of that was lost."""
+    """A merchant cancelled the order, and its webhook was lost."""
     await stage.fold(payloads.order("ord_1", at=1))
     stage.platform.respond(FULFILL, message(500))
-    stage.platform.respond(ORDER, document({"data": gone(50)}))
+    stage.platform.respond(ORDER, document({"data": cancelled_order(50)}))
     parcel = await stage.plan("fulfill", "ord_1")
     async with working(stage):
         await stage.await_parked(parcel)
@@ -106,7 +108,7 @@ async def test_a_parcel_is_not_sent_again_to_an_order_that_was_seen_cancelled(
 async def test_a_held_parcel_is_not_released_to_an_order_that_we_cancelled(
     stage: Scene,
 ) -> None:
-    """The news of the confirmation comes after the cancellation, and before its own."""
+    """The order's confirmation event arrives after our cancellation was applied."""
     stage.platform.respond(FULFILL, problem(409, "ORDER_AWAITING_CONFIRMATION"))
     await stage.fold(payloads.order("ord_1", at=1))
     held = await stage.plan("fulfill", "ord_1")

@@ -46,7 +46,7 @@ def order(at: int, *parcels: int | None, **members: Any) -> payloads.Document:
 
 
 def cancelled(*parcels: int | None, restocked: bool = False) -> bytes:
-    """Answer a cancellation: the order with these parcels."""
+    """Return the response to a cancellation: the order with these parcels."""
     cancellation = {"restocked": restocked, "cancelledAt": payloads.instant(50)}
     data = order(50, *parcels, cancellation=cancellation, status="CANCELLED")
     return document({"data": data})
@@ -134,7 +134,7 @@ async def test_a_cancellation_without_a_restock_needs_no_operator(stage: Scene) 
 
 
 async def test_a_parcel_of_unknown_outcome_holds_it(stage: Scene) -> None:
-    """It has left the warehouse already: its record says so."""
+    """The parcel left the warehouse already, as its record says."""
     await stage.fold(order(1))
     lines = [{"line_id": "li_1", "quantity": 2}]
     parcel = await stage.plan("fulfill", "ord_1", lines=lines)
@@ -243,7 +243,7 @@ async def test_the_setting_restocks_the_rest_without_asking(database: Place) -> 
 
 
 async def test_units_that_shipped_meanwhile_are_not_restocked(database: Place) -> None:
-    """The platform's own answer counts, not what was known when it was planned."""
+    """The platform's response counts, not the mirror at the time of planning."""
     async with scene(database, RESTOCK) as stage:
         await stage.fold(order(1, 2))
         stage.platform.respond("/orders/ord_1/cancel", cancelled(2, 2))
@@ -270,7 +270,7 @@ async def test_nothing_is_restocked_before_the_cancellation_is_applied(
 async def test_a_kill_between_the_answer_and_the_restock_loses_and_doubles_nothing(
     database: Place,
 ) -> None:
-    """The answer came and was not written down: the order itself proves it."""
+    """The response was received and not stored; the order is the evidence."""
     async with scene(database, RESTOCK) as stage:
         await stage.fold(order(1, 3))
         command = await stage.plan("cancel", "ord_1")

@@ -20,7 +20,7 @@ COMMANDS = 160
 
 
 class Bucket:
-    """Takes so many requests a second, and says what is left."""
+    """Accepts `PER_SECOND` requests a second, and reports the rest in headers."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
@@ -39,10 +39,10 @@ class Bucket:
         self._left -= 1
         self.taken.append(now)
         full = (BURST - self._left) / PER_SECOND
-        told = f'RateLimit-Policy: "key";q={PER_SECOND * 60};w=60\r\n'
-        told += f'RateLimit: "key";r={int(self._left)};t={full:.0f}\r\n'
+        headers = f'RateLimit-Policy: "key";q={PER_SECOND * 60};w=60\r\n'
+        headers += f'RateLimit: "key";r={int(self._left)};t={full:.0f}\r\n'
         head, _, body = self.says(request).partition(b"\r\n\r\n")
-        await connection.send(head + b"\r\n" + told.encode() + b"\r\n" + body)
+        await connection.send(head + b"\r\n" + headers.encode() + b"\r\n" + body)
 
     def says(self, request: Request) -> bytes:
         return history() if request.path == HISTORY else applied_response(request)
@@ -59,7 +59,7 @@ async def test_the_budget_is_used_and_never_exceeded(stage: Scene) -> None:
             await stage.run_pending()
     assert bucket.refused == 0
     assert len(bucket.taken) == COMMANDS
-    # After the burst, whatever comes in is used.
+    # After the burst, the whole refill is used.
     seconds = bucket.taken[-1]
     assert 0.95 * seconds * PER_SECOND <= COMMANDS - BURST
 
@@ -75,7 +75,7 @@ class Failing(Bucket):
 async def test_uncertain_commands_are_checked_while_commands_use_the_whole_budget(
     stage: Scene,
 ) -> None:
-    """A backlog may last for hours; a doubt that waits for its end blocks a lane."""
+    """A backlog may last for hours; an uncertain command blocks its ordering key."""
     bucket = Failing(stage.clock)
     for path in ("/inventory/adjust", HISTORY):
         stage.platform.respond(path, bucket)

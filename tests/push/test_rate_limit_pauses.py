@@ -38,7 +38,7 @@ def throttled(value: str) -> bytes:
 
 
 async def planned(stage: Scene, first: bytes) -> tuple[str, str]:
-    """Plan two fulfillments; the first request of all is answered so."""
+    """Plan two fulfillments; the first request gets this response."""
     stage.platform.respond("/orders/ord_1/fulfill", first)
     return await stage.plan("fulfill", "ord_1"), await stage.plan("fulfill", "ord_2")
 
@@ -136,7 +136,7 @@ async def test_reads_go_on_when_the_pause_is_over(stage: Scene) -> None:
 
 
 async def test_a_pause_met_by_the_check_of_the_store_is_shown_too(stage: Scene) -> None:
-    """It reads past the guard of the store's identity, by a transport of its own."""
+    """This check uses its own transport, without the guard of the store identity."""
 
     async def let_through() -> None:
         pass

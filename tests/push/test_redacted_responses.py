@@ -20,8 +20,8 @@ FULFILL = "/orders/ord_1/fulfill"
 SENT = {"tracking_number": "T1"}
 
 
-async def answered(stage: Scene, answer: bytes, state: str) -> dict[str, Any]:
-    """Forget the customer, let a parcel be answered so; return what is kept of it."""
+async def stored_response(stage: Scene, answer: bytes, state: str) -> dict[str, Any]:
+    """Erase the customer, then fulfill an order; return the stored response."""
     await stage.fold(customers.order(1, shipments=[]))
     await customers.erase(stage.store)
     stage.platform.respond(FULFILL, answer)
@@ -41,7 +41,7 @@ async def test_an_order_in_an_answer_is_stored_without_its_customer(
     stage: Scene, person: dict[str, Any]
 ) -> None:
     order = customers.order(1, at=9, customer=person)
-    kept = await answered(stage, document({"data": order}), "applied")
+    kept = await stored_response(stage, document({"data": order}), "applied")
     assert customers.find_secrets(stage.store) == []
     assert kept["data"]["shipments"] == order["shipments"]
     assert kept["data"]["items"] == order["items"]
@@ -50,12 +50,12 @@ async def test_an_order_in_an_answer_is_stored_without_its_customer(
 async def test_so_is_one_that_a_refusal_shows(stage: Scene) -> None:
     refusal = {"code": "NO_SUCH_THING", "current": customers.order(1, at=9)}
     answer = message(422, body=json.dumps(refusal).encode())
-    kept = await answered(stage, answer, "rejected")
+    kept = await stored_response(stage, answer, "rejected")
     assert customers.find_secrets(stage.store) == []
     assert kept["code"] == "NO_SUCH_THING"
 
 
 async def test_the_order_of_another_customer_is_stored_as_it_came(stage: Scene) -> None:
     order = customers.order(1, at=9, customer=OTHER, **SILENT)
-    kept = await answered(stage, document({"data": order}), "applied")
+    kept = await stored_response(stage, document({"data": order}), "applied")
     assert kept == {"data": order}

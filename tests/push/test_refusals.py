@@ -214,7 +214,7 @@ async def test_unknown_note_is_left_out_from_now_on(said: bytes, stage: Scene) -
 async def test_complaint_about_a_member_that_was_not_sent_ends_the_matter(
     stage: Scene,
 ) -> None:
-    """A platform that says "note" whatever comes must not be asked for ever."""
+    """The command is not repeated forever if the platform always names "note"."""
     stage.platform.respond(ADJUST, NOTED)
     command = await stage.plan("adjust", "prod_1")
     async with working(stage):
@@ -254,7 +254,7 @@ PRODUCT = payloads.product(variants=[payloads.variant("var_2")])
 
 
 async def test_variant_that_does_not_exist_is_a_final_refusal(stage: Scene) -> None:
-    """Else one deleted variant would stop the whole store again and again."""
+    """Otherwise one deleted variant would stop the whole store repeatedly."""
     stage.platform.respond(ADJUST, problem(404, "VARIANT_NOT_FOUND"))
     stage.platform.respond("/products/prod_1", document({"data": PRODUCT}))
     command = await stage.plan("adjust", "prod_1")
@@ -290,7 +290,7 @@ async def test_404_that_reading_does_not_confirm_stops_the_store(
 
 
 async def test_404_of_everything_stops_the_store(stage: Scene) -> None:
-    """A wrong prefix or a deploy answers 404 to the object and to the lists."""
+    """A wrong prefix or a deployment causes 404 for the object and for all lists."""
     for path in (FULFILL, "/orders", "/products", "/inventory"):
         stage.platform.respond(path, problem(404, "NOT_FOUND"))
     command = await stage.plan("fulfill", "ord_1")

@@ -26,7 +26,7 @@ STRANGE = "0" * 32
 
 
 async def read_before(stage: Scene) -> str:
-    """Read the history; then plan what the history tells of only later."""
+    """Read the history; then plan a command that appears in it only later."""
     stage.platform.respond(HISTORY, history(move(1, STRANGE, note=None)))
     await stage.auditor.audit_now(starting=True)
     return await stage.plan("adjust", "prod_1")
@@ -35,11 +35,11 @@ async def read_before(stage: Scene) -> str:
 async def test_a_refused_history_read_lets_no_recorded_command_out(
     stage: Scene,
 ) -> None:
-    """A gateway may say so for a moment, just when a restored daemon starts."""
+    """A gateway may answer so for a moment, while a restored daemon starts."""
     command = await read_before(stage)
     stage.platform.respond(HISTORY, REFUSED, history(move(2, command)))
     async with working_with_audit(stage):
-        await until(lambda: stage.logged("audit.failed"), "it is told")
+        await until(lambda: stage.logged("audit.failed"), "it is logged")
         assert OPENING in stage.dispatcher.switch.reasons()[EVERYTHING]
         while stage.state(command) != "applied":
             await stage.run_pending()
@@ -80,7 +80,7 @@ async def test_a_job_with_a_refused_read_is_not_reported_as_done(stage: Scene) -
 async def test_a_lock_during_a_refused_audit_adopts_no_foreign_effect(
     stage: Scene,
 ) -> None:
-    """An audit that is begun anew would take what it meets for a restored database."""
+    """A new audit would treat these effects as those of a restored database."""
     await read_before(stage)
     with ExitStack() as other:
 
@@ -93,7 +93,7 @@ async def test_a_lock_during_a_refused_audit_adopts_no_foreign_effect(
             foreign = history(move(2, "f" * 32))
             stage.platform.respond(HISTORY, refuse_and_lock, foreign)
             stage.auditor.wake()
-            await until(lambda: stage.logged("audit.failed"), "it is told")
+            await until(lambda: stage.logged("audit.failed"), "it is logged")
             other.close()
             while not stage.logged("audit.foreign") + stage.logged("audit.restored"):
                 stage.auditor.wake()
@@ -106,7 +106,7 @@ async def test_a_lock_during_a_refused_audit_adopts_no_foreign_effect(
 async def test_an_unexpected_error_in_the_history_ends_nothing_else(
     stage: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is sent meanwhile; a daemon that ends would receive no webhooks."""
+    """Commands wait; a daemon that exits could not receive webhooks."""
 
     async def broken(_verifier: EffectVerifier, _moves: list[Move]) -> None:
         raise OverflowError("date value out of range")
@@ -115,7 +115,7 @@ async def test_an_unexpected_error_in_the_history_ends_nothing_else(
     with monkeypatch.context() as patched:
         patched.setattr(EffectVerifier, "observe", broken)
         async with working_with_audit(stage):
-            await until(lambda: stage.logged("audit.failed"), "it is told")
+            await until(lambda: stage.logged("audit.failed"), "it is logged")
             assert stage.server.commands == []
             patched.undo()
             while stage.state(command) != "applied":

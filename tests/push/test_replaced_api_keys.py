@@ -10,7 +10,7 @@ from scenes.stock_history import HISTORY, history, move
 async def test_a_key_that_was_replaced_proves_nothing_until_its_name_is_known(
     stage: Scene,
 ) -> None:
-    """Without notes its rows look like a stranger's: nothing is sent again."""
+    """Without notes its rows look foreign, so nothing is sent again."""
     stage.platform.respond("/inventory/adjust", applied_by, message(500))
     first = await stage.plan("adjust", "prod_1")
     before = move(1, first, note=None, adjustmentId="adj_1", source=key_named("old"))
@@ -19,8 +19,8 @@ async def test_a_key_that_was_replaced_proves_nothing_until_its_name_is_known(
         await stage.await_state(first, "applied")
         stage.resolver._resend.client.transport.use_key("svc_live_replaced_0123456789")
         second = await stage.plan("adjust", "prod_1")
-        landed = move(2, second, note=None, source=key_named("new"))
-        stage.platform.respond(HISTORY, history(landed, before))
+        effect = move(2, second, note=None, source=key_named("new"))
+        stage.platform.respond(HISTORY, history(effect, before))
         stage.dispatcher.wake()
         await stage.await_parked(second)
     assert len(stage.server.commands) == 2

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from backhaul.store.commands import UncertainCommand
 
 MOST_SECONDS = 60
-"""By then what is in doubt is looked for again; after many failures it took 300."""
+"""The longest delay of the next check (it was 300 s after many failures)."""
 
 
 @pytest.fixture
@@ -78,11 +78,11 @@ async def test_absence_is_believed_at_the_last_check_only(stage: Scene) -> None:
     assert stage.attempts(command)[1][:3] == (2, "confirmed", 200)
 
 
-@pytest.mark.parametrize("before", [1, 2], ids=["look 2", "the last look"])
+@pytest.mark.parametrize("before", [1, 2], ids=["check 2", "the last check"])
 async def test_a_clock_set_forward_makes_no_check_early(
     before: int, stage: Scene
 ) -> None:
-    """Absence would be believed while the request may be under way."""
+    """A missing effect would count as proof while the request is in flight."""
     command = await plan_uncertain(stage)
     stage.platform.respond(HISTORY, history())
     async with working(stage):
@@ -103,7 +103,7 @@ async def test_a_clock_set_forward_makes_no_check_early(
 async def test_a_clock_set_forward_while_the_database_is_busy_starts_no_check(
     stage: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is due is read by the new clock, which nobody has noticed yet."""
+    """Due checks are read by the new clock before the daemon noticed the change."""
     command = await plan_uncertain(stage)
     stage.platform.respond(HISTORY, history())
     due, jumps = stage.store.uncertain.due, [-3_600.0]
@@ -137,29 +137,29 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("landed", [True, False], ids=["landed", "lost"])
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "lost"])
 @pytest.mark.parametrize("name", UNREADABLE)
 async def test_an_unreadable_event_of_the_product_doubles_no_adjustment(
-    name: str, landed: bool, stage: Scene
+    name: str, applied: bool, stage: Scene
 ) -> None:
-    """So none waits for the refetch: the platform's history decides, no event."""
+    """No adjustment waits for the refetch: the history is the evidence, not events."""
     ((_, folded),) = await append_and_fold(
         stage.store, payloads.envelope(*UNREADABLE[name])
     )
     assert folded.state == "quarantined"
     command = await plan_uncertain(stage)
-    stage.platform.respond(HISTORY, history(*([move(1, command)] if landed else [])))
+    stage.platform.respond(HISTORY, history(*([move(1, command)] if applied else [])))
     async with working(stage):
-        if not landed:
+        if not applied:
             await pass_all_checks(stage, command)
         await stage.await_state(command, "applied")
-    assert [body["adjustment"] for body in stage.sent_bodies()] == [-2] * (2 - landed)
+    assert [body["adjustment"] for body in stage.sent_bodies()] == [-2] * (2 - applied)
 
 
 async def test_a_check_after_a_clock_was_set_forward_is_not_put_off(
     stage: Scene,
 ) -> None:
-    """It was set while nothing was in doubt, and nobody looked."""
+    """The clock was set while no command was uncertain, so no check noticed it."""
     async with working(stage):
         await stage.run_pending()
         stage.clock.set_back(-86_400)
@@ -215,7 +215,7 @@ async def test_without_a_history_an_adjustment_is_parked_at_once(stage: Scene) -
 
 
 async def test_a_history_that_was_read_before_is_requested_again(stage: Scene) -> None:
-    """One refusal among many answers is no platform without a history."""
+    """One refusal does not show that the platform has no history."""
     command = await plan_uncertain(stage)
     stage.platform.respond(HISTORY, history(move(100, "0", note=None)))
     await stage.auditor.audit_now()
@@ -244,7 +244,7 @@ async def test_an_unreadable_answer_proves_nothing_and_is_read_again(
 async def test_a_long_throttling_does_not_put_checks_off_ever_longer(
     stage: Scene,
 ) -> None:
-    """While the platform is left alone nothing is asked, and nothing has failed."""
+    """While the circuit is open no check runs, so no check fails."""
     stage.platform.respond("/inventory/adjust", FAILED)
     for path in (HISTORY, *LISTS):
         stage.platform.respond(path, message(503))
@@ -327,7 +327,7 @@ OTHERWISE = [
 async def test_a_cancellation_with_another_restock_needs_an_operator(
     asked: bool, restocked: bool, says: str, stage: Scene
 ) -> None:
-    """Whoever cancelled it: no repeated cancellation sets that stock right."""
+    """A second cancellation cannot correct the stock, whoever cancelled the order."""
     command = await plan_uncertain(stage, "cancel", restock=asked)
     gone = {"restocked": restocked, "cancelledAt": payloads.instant(3)}
     order = payloads.order(cancellation=gone)
@@ -353,14 +353,14 @@ async def test_a_parcel_that_was_there_before_is_no_proof_without_a_number(
     assert check_results(stage, command) == [(1, "absent")]
 
 
-async def test_an_effect_that_landed_twice_is_reported(stage: Scene) -> None:
+async def test_an_effect_that_occurred_twice_is_reported(stage: Scene) -> None:
     command = await plan_uncertain(stage)
     stage.platform.respond(HISTORY, history(move(2, command), move(1, command)))
     async with working(stage):
         await stage.await_state(command, "applied")
         await until(lambda: stage.logged("command.doubled") != [], "an alert")
-    (told,) = stage.logged("command.doubled")
-    assert "adj_1" in told
+    (text,) = stage.logged("command.doubled")
+    assert "adj_1" in text
     assert json.loads(stage.column("evidence", command))["doubled"] == ["adj_1"]
     (found,) = (await stage.store.alert_conditions.current([])).doubled
     assert (found.id, found.detail) == (command, "adj_1")
@@ -369,7 +369,7 @@ async def test_an_effect_that_landed_twice_is_reported(stage: Scene) -> None:
 async def test_a_tag_is_believed_without_a_read_of_another_product(
     stage: Scene,
 ) -> None:
-    """Else a platform that names no source of a change would be asked at every look."""
+    """Otherwise every check would read more from a platform without sources."""
     before = await stage.plan("adjust", "prod_9")
     async with working(stage):
         await stage.await_state(before, "applied")
@@ -413,7 +413,7 @@ async def test_a_row_of_unknown_shape_hides_no_tag(stage: Scene) -> None:
 async def test_a_row_of_unknown_shape_is_left_to_an_operator(
     stage: Scene,
 ) -> None:
-    """Where no notes are kept it may be the very adjustment."""
+    """If the platform keeps no notes, the row may be this adjustment."""
     command = await plan_uncertain(stage)
     stage.platform.respond(HISTORY, history(BAD))
     async with working(stage):
@@ -423,7 +423,7 @@ async def test_a_row_of_unknown_shape_is_left_to_an_operator(
 
 
 async def test_only_the_newer_part_of_the_history_counts(stage: Scene) -> None:
-    """What the mirror knew before the send is no proof of it, and ends the reading."""
+    """Rows that the mirror had before the send are no evidence; the read ends there."""
     known = payloads.stock_change(at=1)
     await append_and_fold(
         stage.store, payloads.envelope("inventory/level_update", known)

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from scenes.databases import NewDatabase
 
 MOVES = [10, 3, -3]
-"""What the platform's history tells of once all is well: the count is true once."""
+"""The expected history of the platform: the count is applied once."""
 
 
 async def lost(*_: Any, **__: Any) -> NoReturn:
     raise OutcomeUnknown("no answer")
 
 
-async def find_three(shop: Shop, lamp: Any) -> None:
-    """Let somebody put three more on the shelf, at the platform."""
-    which = {"productId": lamp["id"], "variantId": lamp["variants"][0]["id"]}
+async def add_three(shop: Shop, product: Any) -> None:
+    """Add three units at the platform."""
+    which = {"productId": product["id"], "variantId": product["variants"][0]["id"]}
     found = which | {"adjustment": 3, "reason": "CORRECTION"}
     assert (await shop.v1("POST", "/inventory/adjust", found)).status == 200
 
@@ -48,13 +48,16 @@ async def moves(shop: Shop) -> list[int]:
     return [row["adjustment"] for row in (await shop.state())["history"]]
 
 
-async def begin(at: StockSystem, state: str, copy: Place) -> str:
-    """Count, back up when the step is in that state, and let it be overtaken."""
-    lamp = await at.add_product(10)
-    target = await at.submit_count(lamp, 7)
-    await until(lambda: at.adjustments(target) == [(state, -3)], f"its step is {state}")
-    back_up(at.place, copy)
-    await find_three(at.shop, lamp)
+async def plan_superseded(system: StockSystem, state: str, copy: Place) -> str:
+    """Back up when a count's adjustment is in `state`, then change the stock."""
+    product = await system.add_product(10)
+    target = await system.submit_count(product, 7)
+    await until(
+        lambda: system.adjustments(target) == [(state, -3)],
+        f"its adjustment is {state}",
+    )
+    back_up(system.place, copy)
+    await add_three(system.shop, product)
     return target
 
 
@@ -68,20 +71,20 @@ async def test_an_adjustment_superseded_before_a_restore_is_not_sent(
 ) -> None:
     copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(database, shop, {ERP: {}}) as at:
-            with monkeypatch.context() as weather:
+        async with working(database, shop, {ERP: {}}) as system:
+            with monkeypatch.context() as patch:
                 if state == "planned":
-                    at.pause_adjustments()
+                    system.pause_adjustments()
                 else:
-                    weather.setattr(Transport, "send", lost)
-                target = await begin(at, state, copy)
-            at.resume_adjustments()
-            await at.await_state(target, "applied")
-            assert at.adjustments(target) == [("superseded", -3), ("applied", -3)]
-        async with working(copy, shop, {ERP: {}}, audited=True) as at:
-            await at.await_state(target, "applied")
-            assert at.adjustments(target) == [("superseded", -3)]
-            assert "3 came since: 10 wanted; 10 there" in at.reason(target)
+                    patch.setattr(Transport, "send", lost)
+                target = await plan_superseded(system, state, copy)
+            system.resume_adjustments()
+            await system.await_state(target, "applied")
+            assert system.adjustments(target) == [("superseded", -3), ("applied", -3)]
+        async with working(copy, shop, {ERP: {}}, audited=True) as system:
+            await system.await_state(target, "applied")
+            assert system.adjustments(target) == [("superseded", -3)]
+            assert "3 came since: 10 wanted; 10 there" in system.reason(target)
         assert await moves(shop) == MOVES
 
 
@@ -90,20 +93,20 @@ async def test_a_count_sent_again_is_not_computed_from_an_old_level(
 ) -> None:
     copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(database, shop, {ERP: {}}) as at:
-            lamp = await at.add_product(10)
-            back_up(at.place, copy)
-            sku = lamp["variants"][0]["sku"]
+        async with working(database, shop, {ERP: {}}) as system:
+            product = await system.add_product(10)
+            back_up(system.place, copy)
+            sku = product["variants"][0]["sku"]
             count = StockLevel(key="c", sku=sku, quantity=7, as_of=now())
-            await at.submit(count)
-            await at.await_state(at.command_of("c"), "applied")
-            await find_three(shop, lamp)
-        async with working(copy, shop, {ERP: {}}, audited=True) as at:
-            await at.submit(count)
-            target = at.command_of("c")
-            await at.await_state(target, "applied")
-            assert at.adjustments(target) == []
-            assert "3 came since: 10 wanted; 10 there" in at.reason(target)
+            await system.submit(count)
+            await system.await_state(system.command_of("c"), "applied")
+            await add_three(shop, product)
+        async with working(copy, shop, {ERP: {}}, audited=True) as system:
+            await system.submit(count)
+            target = system.command_of("c")
+            await system.await_state(target, "applied")
+            assert system.adjustments(target) == []
+            assert "3 came since: 10 wanted; 10 there" in system.reason(target)
         assert sorted(await moves(shop)) == sorted(MOVES)
 
 
@@ -111,35 +114,35 @@ async def test_a_count_sent_again_is_not_computed_from_an_old_level(
 async def test_a_difference_that_a_newer_count_corrected_is_not_corrected_again(
     looks_as_before: bool, database: Place, new_database: NewDatabase, tmp_path: Path
 ) -> None:
-    """Nothing here knows of that count until it is handed in again."""
+    """The restored database has no record of that count until it is submitted again."""
     copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(database, shop, {ERP: {}}) as at:
-            lamp = await at.add_product(10)
-            at.pause_adjustments()
-            first = await at.submit_count(lamp, 7)
+        async with working(database, shop, {ERP: {}}) as system:
+            product = await system.add_product(10)
+            system.pause_adjustments()
+            first = await system.submit_count(product, 7)
             await until(
-                lambda: at.adjustments(first) == [("planned", -3)], "it is planned"
+                lambda: system.adjustments(first) == [("planned", -3)], "it is planned"
             )
-            back_up(at.place, copy)
-            sku = lamp["variants"][0]["sku"]
+            back_up(system.place, copy)
+            sku = product["variants"][0]["sku"]
             newer = StockLevel(key="newer", sku=sku, quantity=7, as_of=now())
-            await at.submit(newer)
-            second = at.command_of("newer")
+            await system.submit(newer)
+            second = system.command_of("newer")
             await until(
-                lambda: at.adjustments(second) == [("planned", -3)], "it is planned"
+                lambda: system.adjustments(second) == [("planned", -3)], "it is planned"
             )
-            at.resume_adjustments()
-            await at.await_state(second, "applied")
+            system.resume_adjustments()
+            await system.await_state(second, "applied")
             if looks_as_before:
-                await find_three(shop, lamp)
+                await add_three(shop, product)
             before = await moves(shop)
-        async with working(copy, shop, {ERP: {}}, audited=True) as at:
-            await until(lambda: "of a newer count" in at.reason(first), "it waits")
-            assert at.adjustments(first) == [("superseded", -3)]
-            await at.submit(newer)
-            await at.await_state(second, "applied")
-            await at.await_state(first, "superseded")
+        async with working(copy, shop, {ERP: {}}, audited=True) as system:
+            await until(lambda: "of a newer count" in system.reason(first), "it waits")
+            assert system.adjustments(first) == [("superseded", -3)]
+            await system.submit(newer)
+            await system.await_state(second, "applied")
+            await system.await_state(first, "superseded")
         assert await moves(shop) == before
 
 
@@ -148,34 +151,36 @@ async def test_goods_that_came_in_before_a_restore_are_no_newer_count(
 ) -> None:
     copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(database, shop, {ERP: {}}) as at:
-            lamp = await at.add_product(10)
+        async with working(database, shop, {ERP: {}}) as system:
+            product = await system.add_product(10)
             as_of = now()
-            back_up(at.place, copy)
-            sku = lamp["variants"][0]["sku"]
+            back_up(system.place, copy)
+            sku = product["variants"][0]["sku"]
             came = StockAdjustment(key="came", sku=sku, delta=3, reason="RECEIVED")
-            await at.submit(came)
-            await at.await_state(at.command_of("came"), "applied")
-        async with working(copy, shop, {ERP: {}}, audited=True) as at:
-            target = await at.submit_count(lamp, 7, as_of)
-            await at.await_state(target, "applied")
-            assert at.adjustments(target) == [("applied", -3)]
-            assert "3 came since: 10 wanted; 13 there" in at.reason(target)
+            await system.submit(came)
+            await system.await_state(system.command_of("came"), "applied")
+        async with working(copy, shop, {ERP: {}}, audited=True) as system:
+            target = await system.submit_count(product, 7, as_of)
+            await system.await_state(target, "applied")
+            assert system.adjustments(target) == [("applied", -3)]
+            assert "3 came since: 10 wanted; 13 there" in system.reason(target)
 
 
-async def lose_two_counts(at: StockSystem, copy: Place) -> tuple[list[Any], list[str]]:
-    """Count two lamps, back up, and let newer counts be applied after the backup."""
-    lamps = [await at.add_product(10) for _ in range(2)]
-    at.pause_adjustments()
-    older = [await at.submit_count(lamp, 7) for lamp in lamps]
+async def lose_two_counts(
+    system: StockSystem, copy: Place
+) -> tuple[list[Any], list[str]]:
+    """Count two products, back up, and apply newer counts after the backup."""
+    products = [await system.add_product(10) for _ in range(2)]
+    system.pause_adjustments()
+    older = [await system.submit_count(product, 7) for product in products]
     for target in older:
-        await until(partial(has_steps, at, target), "it is planned")
-    back_up(at.place, copy)
-    newer = [await at.submit_count(lamp, 6) for lamp in lamps]
-    at.resume_adjustments()
+        await until(partial(has_adjustments, system, target), "it is planned")
+    back_up(system.place, copy)
+    newer = [await system.submit_count(product, 6) for product in products]
+    system.resume_adjustments()
     for target in newer:
-        await at.await_state(target, "applied")
-    return lamps, older
+        await system.await_state(target, "applied")
+    return products, older
 
 
 async def test_counts_that_a_copy_leaves_unexplained_are_held_together(
@@ -183,58 +188,58 @@ async def test_counts_that_a_copy_leaves_unexplained_are_held_together(
 ) -> None:
     copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(database, shop, {ERP: {}}) as at:
-            lamps, older = await lose_two_counts(at, copy)
-        await hold_together(copy, shop, lamps, older)
+        async with working(database, shop, {ERP: {}}) as system:
+            products, older = await lose_two_counts(system, copy)
+        await check_held(copy, shop, products, older)
 
 
 async def test_counts_that_a_restore_leaves_unexplained_are_held_together(
     tmp_path: Path,
 ) -> None:
-    """The command restores files only: PostgreSQL is restored by its own tools."""
+    """The restore command handles files only; PostgreSQL has its own tools."""
     copy, restored = tmp_path / "copy" / "copy.db", tmp_path / "restored.db"
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(tmp_path / "backhaul.db", shop, {ERP: {}}) as at:
-            lamps, older = await lose_two_counts(at, copy)
+        async with working(tmp_path / "backhaul.db", shop, {ERP: {}}) as system:
+            products, older = await lose_two_counts(system, copy)
         database_at(restored).restore(copy, [STORE], SystemClock())
-        await hold_together(restored, shop, lamps, older)
+        await check_held(restored, shop, products, older)
 
 
-async def hold_together(
-    restored: Place, shop: Shop, lamps: list[Any], older: list[str]
+async def check_held(
+    restored: Place, shop: Shop, products: list[Any], older: list[str]
 ) -> None:
-    """Start with the older counts of two lamps, and let a person release one."""
+    """Start with the older counts of two products; let an operator release one."""
     before = await moves(shop)
-    async with working(restored, shop, {ERP: {}}, audited=True) as at:
+    async with working(restored, shop, {ERP: {}}, audited=True) as system:
         for target in older:
-            await until(partial(on_hold, at, target), "it is held")
-        assert [await at.stock(lamp) for lamp in lamps] == [6, 6]
+            await until(partial(on_hold, system, target), "it is held")
+        assert [await system.stock(product) for product in products] == [6, 6]
         assert await moves(shop) == before
 
-        (held,) = (await at.store.alert_conditions.current([])).held_targets
+        (held,) = (await system.store.alert_conditions.current([])).held_targets
         assert (held.store, held.number) == (STORE, 2)
-        assert (await at.store.alert_conditions.current([])).parked == []
-        assert await at.store.records.must_read_stock_list(ERP)
+        assert (await system.store.alert_conditions.current([])).parked == []
+        assert await system.store.records.must_read_stock_list(ERP)
 
-        fresh = await at.submit_count(lamps[0], 4)
-        await at.await_state(fresh, "applied")
-        assert at.state(older[0]) == "superseded"
-        assert await at.stock(lamps[0]) == 4
+        fresh = await system.submit_count(products[0], 4)
+        await system.await_state(fresh, "applied")
+        assert system.state(older[0]) == "superseded"
+        assert await system.stock(products[0]) == 4
 
         released = AuditEntry("kim", "stock release", "no newer count")
-        assert await at.store.targets.release(HeldFilter(STORE), released) == 1
-        at.sender.context.signals.command_changed.emit()
-        await at.await_state(older[1], "applied")
-        # 7 were counted, and 4 left since: the adjustment that no record explains.
-        assert await at.stock(lamps[1]) == 3
+        assert await system.store.targets.release(HeldFilter(STORE), released) == 1
+        system.sender.context.signals.command_changed.emit()
+        await system.await_state(older[1], "applied")
+        # 7 were counted, and 4 left since: no record explains the adjustment.
+        assert await system.stock(products[1]) == 3
 
 
-def has_steps(at: StockSystem, target: str) -> bool:
-    return at.adjustments(target) == [("planned", -3)]
+def has_adjustments(system: StockSystem, target: str) -> bool:
+    return system.adjustments(target) == [("planned", -3)]
 
 
-def on_hold(at: StockSystem, target: str) -> bool:
-    return at.reason(target).startswith("on hold since the database was restored")
+def on_hold(system: StockSystem, target: str) -> bool:
+    return system.reason(target).startswith("on hold since the database was restored")
 
 
 async def test_a_source_of_changes_submits_all_counts_once_and_ends_the_hold(
@@ -242,25 +247,27 @@ async def test_a_source_of_changes_submits_all_counts_once_and_ends_the_hold(
 ) -> None:
     copy = new_database()
     async with open_shop(tmp_path / "shop") as shop:
-        async with working(database, shop, {ERP: {}}) as at:
-            lamps, older = await lose_two_counts(at, copy)
-        async with working(copy, shop, {ERP: {}}, audited=True) as at:
-            source = ReportsChanges([lamp["variants"][0]["sku"] for lamp in lamps], now)
-            host = host_of(source, at.store)
+        async with working(database, shop, {ERP: {}}) as system:
+            products, older = await lose_two_counts(system, copy)
+        async with working(copy, shop, {ERP: {}}, audited=True) as system:
+            source = ReportsChanges(
+                [product["variants"][0]["sku"] for product in products], now
+            )
+            host = host_of(source, system.store)
             await host.once()
             for target in older:
-                await until(partial(on_hold, at, target), "it is held")
+                await until(partial(on_hold, system, target), "it is held")
             for _ in range(2):
                 await host.once()
-                at.sender.context.signals.command_changed.emit()
+                system.sender.context.signals.command_changed.emit()
             for target in older:
-                await at.await_state(target, "superseded")
-            await until(lambda: len(fives(at)) == 2, "the new counts are applied")
-            assert [await at.stock(lamp) for lamp in lamps] == [5, 5]
+                await system.await_state(target, "superseded")
+            await until(lambda: len(fives(system)) == 2, "the new counts are applied")
+            assert [await system.stock(product) for product in products] == [5, 5]
             assert source.restarted == 1
-            assert (await at.store.alert_conditions.current([])).held_targets == []
+            assert (await system.store.alert_conditions.current([])).held_targets == []
 
 
-def fives(at: StockSystem) -> list[Any]:
-    """Return the applied counts of five."""
-    return rows_of(at.place, "stock_targets", "id", quantity=5, state="applied")
+def fives(system: StockSystem) -> list[Any]:
+    """Return the applied counts of five units."""
+    return rows_of(system.place, "stock_targets", "id", quantity=5, state="applied")

@@ -23,8 +23,8 @@ BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}
 OTHER_LINE = {"lines": [{"line_id": "li_2", "quantity": 1}]}
 
 
-def shows(stage: Scene, *boxes: str) -> None:
-    """Let the order show boxes of one unit each, and the history a life forgotten."""
+def show_boxes(stage: Scene, *boxes: str) -> None:
+    """Let the order have boxes of one unit each, and the history an unknown command."""
     items = [{"lineItemId": "li_1", "quantity": 1}]
     parcels = [payloads.shipment(id_, items=items) for id_ in boxes]
     line = payloads.item(quantity=9, fulfilledQuantity=len(boxes))
@@ -48,7 +48,7 @@ async def doubled(stage: Scene) -> list[str]:
 
 
 async def test_each_box_is_found_and_no_box_is_named_doubled(stage: Scene) -> None:
-    shows(stage, "shp_1", "shp_2")
+    show_boxes(stage, "shp_1", "shp_2")
     asked = await boxes(stage, BOX, BOX)
     async with working_with_audit(stage):
         for command in asked:
@@ -59,12 +59,12 @@ async def test_each_box_is_found_and_no_box_is_named_doubled(stage: Scene) -> No
 
 
 async def test_a_box_that_is_left_over_is_named_by_the_last(stage: Scene) -> None:
-    shows(stage, "shp_1", "shp_2", "shp_3")
+    show_boxes(stage, "shp_1", "shp_2", "shp_3")
     asked = await boxes(stage, BOX, BOX)
     async with working_with_audit(stage):
         for command in asked:
             await stage.await_state(command, "applied")
-        await until(lambda: stage.logged("command.doubled"), "it is told")
+        await until(lambda: stage.logged("command.doubled"), "it is logged")
     assert effects(stage) == [("shp_1",), ("shp_2",)]
     assert len(stage.logged("command.doubled")) == 1
     assert await doubled(stage) == ["shp_3"]
@@ -74,17 +74,17 @@ async def test_a_box_that_is_left_over_is_named_by_the_last(stage: Scene) -> Non
 async def test_a_box_that_no_other_command_explains_is_named_at_once(
     asks: dict[str, Any], stage: Scene
 ) -> None:
-    shows(stage, "shp_1", "shp_2")
+    show_boxes(stage, "shp_1", "shp_2")
     asked, _ = await boxes(stage, BOX, asks)
     async with working_with_audit(stage):
         await stage.await_state(asked, "applied")
-        await until(lambda: stage.logged("command.doubled"), "it is told")
+        await until(lambda: stage.logged("command.doubled"), "it is logged")
     assert len(stage.logged("command.doubled")) == 1
     assert await doubled(stage) == ["shp_2"]
 
 
 async def test_a_damaged_command_keeps_no_box_from_being_named(stage: Scene) -> None:
-    shows(stage, "shp_1", "shp_2")
+    show_boxes(stage, "shp_1", "shp_2")
     (shown,) = stage.platform.responses[ORDER]
     assert isinstance(shown, bytes)
     asked, damaged = await boxes(stage, BOX, BOX)
@@ -103,8 +103,8 @@ async def test_a_damaged_command_keeps_no_box_from_being_named(stage: Scene) -> 
 async def test_a_box_that_a_later_record_explains_is_no_longer_doubled(
     stage: Scene,
 ) -> None:
-    """Until then it cannot be told from a second landing, and is named."""
-    shows(stage, "shp_1", "shp_2")
+    """Until then it looks like a second effect, and is reported."""
+    show_boxes(stage, "shp_1", "shp_2")
     (first,) = await boxes(stage, BOX)
     async with working_with_audit(stage):
         await stage.await_state(first, "applied")

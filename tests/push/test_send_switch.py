@@ -22,7 +22,7 @@ OPEN = document({"data": []})
 
 
 @pytest.fixture
-async def narrow(database: Place) -> AsyncIterator[Scene]:
+async def single(database: Place) -> AsyncIterator[Scene]:
     """One command at a time, so that each refusal can be counted."""
     async with scene(database, Push(concurrency=1)) as stage:
         yield stage
@@ -53,84 +53,84 @@ CLOSING = {
 
 
 @pytest.mark.parametrize("name", CLOSING)
-async def test_whole_store_stops_within_one_request(name: str, narrow: Scene) -> None:
-    shut(narrow, CLOSING[name])
-    planned = [await narrow.plan("fulfill", f"ord_{number}") for number in range(4)]
-    planned += [await narrow.plan("adjust", "prod_1")]
-    async with working(narrow):
-        await narrow.await_commands(1)
+async def test_whole_store_stops_within_one_request(name: str, single: Scene) -> None:
+    shut(single, CLOSING[name])
+    planned = [await single.plan("fulfill", f"ord_{number}") for number in range(4)]
+    planned += [await single.plan("adjust", "prod_1")]
+    async with working(single):
+        await single.await_commands(1)
         for _ in range(3):
-            await narrow.clock.await_sleeper(PROBE_SECONDS)
-            await narrow.pass_time(PROBE_SECONDS)
-            await narrow.run_pending()
-        assert "everything" in stopped(narrow)
-    assert {narrow.state(command) for command in planned} == {"planned"}
-    assert len(narrow.server.commands) == 1
-    assert narrow.column("failures", planned[0]) == 0
-    assert len(narrow.logged("push.stopped")) == 1
+            await single.clock.await_sleeper(PROBE_SECONDS)
+            await single.pass_time(PROBE_SECONDS)
+            await single.run_pending()
+        assert "everything" in stopped(single)
+    assert {single.state(command) for command in planned} == {"planned"}
+    assert len(single.server.commands) == 1
+    assert single.column("failures", planned[0]) == 0
+    assert len(single.logged("push.stopped")) == 1
 
 
-async def test_read_that_works_opens_the_store_again(narrow: Scene) -> None:
-    shut(narrow, REFUSED)
-    planned = [await narrow.plan("fulfill", f"ord_{number}") for number in range(3)]
-    async with working(narrow):
-        await narrow.await_commands(1)
-        narrow.platform.responses.clear()
-        await narrow.clock.await_sleeper(PROBE_SECONDS)
-        await narrow.pass_time(PROBE_SECONDS - 1)
-        await narrow.await_commands(1)
-        await narrow.pass_time(1)
+async def test_read_that_works_opens_the_store_again(single: Scene) -> None:
+    shut(single, REFUSED)
+    planned = [await single.plan("fulfill", f"ord_{number}") for number in range(3)]
+    async with working(single):
+        await single.await_commands(1)
+        single.platform.responses.clear()
+        await single.clock.await_sleeper(PROBE_SECONDS)
+        await single.pass_time(PROBE_SECONDS - 1)
+        await single.await_commands(1)
+        await single.pass_time(1)
         for command in planned:
-            await narrow.await_state(command, "applied")
-        assert stopped(narrow) == {}
-    assert len(narrow.server.commands) == 4
-    assert len(narrow.logged("push.stopped")) == 1
-    assert len(narrow.logged("push.resumed")) == 1
+            await single.await_state(command, "applied")
+        assert stopped(single) == {}
+    assert len(single.server.commands) == 4
+    assert len(single.logged("push.stopped")) == 1
+    assert len(single.logged("push.resumed")) == 1
 
 
-async def test_probe_is_a_read_and_never_a_command(narrow: Scene) -> None:
-    shut(narrow, REFUSED)
-    await narrow.plan("fulfill", "ord_0")
-    async with working(narrow):
-        await narrow.await_commands(1)
-        await narrow.clock.await_sleeper(PROBE_SECONDS)
-        await narrow.pass_time(PROBE_SECONDS)
-        await narrow.clock.await_sleeper(PROBE_SECONDS)
-    reads = [(request.method, request.path) for request in narrow.server.requests[1:]]
+async def test_probe_is_a_read_and_never_a_command(single: Scene) -> None:
+    shut(single, REFUSED)
+    await single.plan("fulfill", "ord_0")
+    async with working(single):
+        await single.await_commands(1)
+        await single.clock.await_sleeper(PROBE_SECONDS)
+        await single.pass_time(PROBE_SECONDS)
+        await single.clock.await_sleeper(PROBE_SECONDS)
+    reads = [(request.method, request.path) for request in single.server.requests[1:]]
     assert reads == [("GET", path) for path in LISTS]
 
 
-async def test_reads_may_work_while_the_write_does_not(narrow: Scene) -> None:
+async def test_reads_may_work_while_the_write_does_not(single: Scene) -> None:
     """One request for every probe, one alert for the whole outage."""
-    narrow.platform.respond("/orders/ord_0/fulfill", REFUSED)
-    command = await narrow.plan("fulfill", "ord_0")
-    async with working(narrow):
+    single.platform.respond("/orders/ord_0/fulfill", REFUSED)
+    command = await single.plan("fulfill", "ord_0")
+    async with working(single):
         for requests in range(1, 5):
-            await narrow.await_commands(requests)
-            await narrow.clock.await_sleeper(PROBE_SECONDS)
+            await single.await_commands(requests)
+            await single.clock.await_sleeper(PROBE_SECONDS)
             if requests == 4:
-                narrow.platform.responses.clear()
-            await narrow.pass_time(PROBE_SECONDS)
-        await narrow.await_state(command, "applied")
-    assert len(narrow.server.commands) == 5
-    assert len(narrow.logged("push.stopped")) == 1
-    assert len(narrow.logged("push.resumed")) == 1
+                single.platform.responses.clear()
+            await single.pass_time(PROBE_SECONDS)
+        await single.await_state(command, "applied")
+    assert len(single.server.commands) == 5
+    assert len(single.logged("push.stopped")) == 1
+    assert len(single.logged("push.resumed")) == 1
 
 
-async def test_missing_scope_stops_its_kind_alone(narrow: Scene) -> None:
-    narrow.platform.respond("/inventory/adjust", problem(403, "INSUFFICIENT_SCOPE"))
-    stuck = [await narrow.plan("adjust", f"prod_{number}") for number in range(3)]
-    async with working(narrow):
-        await narrow.await_commands(1)
-        assert list(stopped(narrow)) == ["adjust"]
-        others = [await narrow.plan("fulfill", "ord_1")]
-        others += [await narrow.plan("cancel", "ord_2")]
-        narrow.dispatcher.wake()
+async def test_missing_scope_stops_its_kind_alone(single: Scene) -> None:
+    single.platform.respond("/inventory/adjust", problem(403, "INSUFFICIENT_SCOPE"))
+    stuck = [await single.plan("adjust", f"prod_{number}") for number in range(3)]
+    async with working(single):
+        await single.await_commands(1)
+        assert list(stopped(single)) == ["adjust"]
+        others = [await single.plan("fulfill", "ord_1")]
+        others += [await single.plan("cancel", "ord_2")]
+        single.dispatcher.wake()
         for command in others:
-            await narrow.await_state(command, "applied")
-        assert len(narrow.server.of("POST", "/inventory/adjust")) == 1
-        assert list(stopped(narrow)) == ["adjust"]
-    assert {narrow.state(command) for command in stuck} == {"planned"}
+            await single.await_state(command, "applied")
+        assert len(single.server.of("POST", "/inventory/adjust")) == 1
+        assert list(stopped(single)) == ["adjust"]
+    assert {single.state(command) for command in stuck} == {"planned"}
 
 
 async def test_commands_under_way_when_it_closes_are_still_recorded(
@@ -152,63 +152,63 @@ THROTTLED = message(429, b'{"code":"RATE_LIMITED"}', Retry_After="7")
 
 
 async def test_a_throttled_store_waits_as_long_as_the_platform_says(
-    narrow: Scene,
+    single: Scene,
 ) -> None:
-    narrow.platform.respond("/orders/ord_0/fulfill", THROTTLED)
-    planned = [await narrow.plan("fulfill", f"ord_{number}") for number in range(3)]
-    async with working(narrow):
-        await narrow.await_commands(1)
-        narrow.platform.responses.clear()
-        await narrow.clock.await_sleeper(7.0)
-        await narrow.pass_time(6.9)
-        await narrow.await_commands(1)
+    single.platform.respond("/orders/ord_0/fulfill", THROTTLED)
+    planned = [await single.plan("fulfill", f"ord_{number}") for number in range(3)]
+    async with working(single):
+        await single.await_commands(1)
+        single.platform.responses.clear()
+        await single.clock.await_sleeper(7.0)
+        await single.pass_time(6.9)
+        await single.await_commands(1)
         for command in planned:
-            while narrow.state(command) != "applied":
-                await narrow.pass_time(0.25)
-                await narrow.run_pending()
-    assert narrow.column("failures", planned[0]) == 0
-    assert narrow.attempts(planned[0])[0] == (1, "throttled", 429, 1)
-    assert narrow.logged("push.stopped") == []
+            while single.state(command) != "applied":
+                await single.pass_time(0.25)
+                await single.run_pending()
+    assert single.column("failures", planned[0]) == 0
+    assert single.attempts(planned[0])[0] == (1, "throttled", 429, 1)
+    assert single.logged("push.stopped") == []
 
 
 async def test_a_throttled_store_waits_until_the_date_the_platform_says(
-    narrow: Scene,
+    single: Scene,
 ) -> None:
     times = {"Date": "Mon, 01 Jan 2001 00:00:00 GMT"}
     times["Retry_After"] = "Mon, 01 Jan 2001 00:05:00 GMT"
-    narrow.platform.respond("/orders/ord_0/fulfill", message(429, b"{}", **times))
-    command = await narrow.plan("fulfill", "ord_0")
-    async with working(narrow):
-        await narrow.await_commands(1)
-        await narrow.pass_time(299)
-        await narrow.await_commands(1)
-        narrow.platform.responses.clear()
-        await narrow.pass_time(1.25)
-        await narrow.await_state(command, "applied")
+    single.platform.respond("/orders/ord_0/fulfill", message(429, b"{}", **times))
+    command = await single.plan("fulfill", "ord_0")
+    async with working(single):
+        await single.await_commands(1)
+        await single.pass_time(299)
+        await single.await_commands(1)
+        single.platform.responses.clear()
+        await single.pass_time(1.25)
+        await single.await_state(command, "applied")
 
 
 @pytest.mark.parametrize("wait", ["", "soon", "0"])
 async def test_throttled_without_a_usable_wait_rests_a_second(
-    wait: str, narrow: Scene
+    wait: str, single: Scene
 ) -> None:
-    narrow.platform.respond("/orders/ord_0/fulfill", message(429, Retry_After=wait))
-    command = await narrow.plan("fulfill", "ord_0")
-    async with working(narrow):
-        await narrow.await_commands(1)
-        narrow.platform.responses.clear()
-        await narrow.pass_time(0.9)
-        await narrow.await_commands(1)
-        await narrow.pass_time(0.35)
-        await narrow.await_state(command, "applied")
+    single.platform.respond("/orders/ord_0/fulfill", message(429, Retry_After=wait))
+    command = await single.plan("fulfill", "ord_0")
+    async with working(single):
+        await single.await_commands(1)
+        single.platform.responses.clear()
+        await single.pass_time(0.9)
+        await single.await_commands(1)
+        await single.pass_time(0.35)
+        await single.await_state(command, "applied")
 
 
 @pytest.mark.parametrize("wait", ["9" * 400, "99999999999999"], ids=["400", "14"])
-async def test_absurd_wait_is_a_minute_and_no_error(wait: str, narrow: Scene) -> None:
-    narrow.platform.respond("/orders/ord_0/fulfill", message(429, Retry_After=wait))
-    command = await narrow.plan("fulfill", "ord_0")
-    async with working(narrow):
-        await narrow.await_commands(1)
-        narrow.platform.responses.clear()
-        await narrow.clock.await_sleeper(60.0)
-        await narrow.pass_time(61)
-        await narrow.await_state(command, "applied")
+async def test_absurd_wait_is_a_minute_and_no_error(wait: str, single: Scene) -> None:
+    single.platform.respond("/orders/ord_0/fulfill", message(429, Retry_After=wait))
+    command = await single.plan("fulfill", "ord_0")
+    async with working(single):
+        await single.await_commands(1)
+        single.platform.responses.clear()
+        await single.clock.await_sleeper(60.0)
+        await single.pass_time(61)
+        await single.await_state(command, "applied")

@@ -127,7 +127,7 @@ def test_an_uncertain_command_waits_while_its_job_is_paused_or_disabled(
 
 
 async def set_back(stage: Scene, seconds: float) -> None:
-    """Set the clock back, and wait until that was noticed and made up for."""
+    """Set the clock back, and wait until the daemon adjusted its times."""
     await until(lambda: not stage.dispatcher.state()["stopped"], "the start is over")
     await stage.run_pending()
     stage.clock.set_back(seconds)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 ORDER, FULFILL = "/orders/ord_1", "/orders/ord_1/fulfill"
 BOX = {"lines": [{"line_id": "li_1", "quantity": 1}]}
-BESIDE_SECONDS = 0.5
+PARALLEL_SECONDS = 0.5
 
 
-def shown(*boxes: str, **members: Any) -> payloads.Document:
-    """Return an order of two units; each box took one, under the same number."""
+def order_with(*boxes: str, **members: Any) -> payloads.Document:
+    """Return an order of two units; each box has one, with the same number."""
     items = [{"lineItemId": "li_1", "quantity": 1}]
     parcels = [payloads.shipment(box, items=items) for box in boxes]
     line = payloads.item(quantity=2, fulfilledQuantity=len(boxes))
@@ -35,8 +35,8 @@ def effects(stage: Scene) -> list[tuple[Any, ...]]:
     return rows_of(stage.place, "commands", "state", "effect_id")
 
 
-class Together:
-    """Answers two reads at once, where a second one comes beside the first."""
+class SimultaneousReads:
+    """Answers a read together with a parallel second read, if there is one."""
 
     def __init__(self, said: bytes) -> None:
         self.said = said
@@ -48,20 +48,22 @@ class Together:
         if self.asked == 2:
             self.both.set()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.both.wait(), BESIDE_SECONDS)
+            await asyncio.wait_for(self.both.wait(), PARALLEL_SECONDS)
         await connection.send(self.said)
 
 
-async def settle(stage: Scene, *commands: str) -> None:
-    """Let a person ask for what was given up, without waiting in between."""
+async def request_checks(stage: Scene, *commands: str) -> None:
+    """Let an operator request checks of parked commands, all at once."""
     for command in commands:
-        await stage.store.decisions.decide(Decision(command, "settle", "ann", ""))
+        await stage.store.decisions.decide(
+            Decision(command, "request_checks", "ann", "")
+        )
     stage.resolver.wake()
 
 
-async def two_given_up(stage: Scene) -> list[str]:
-    """Return two boxes of one order that nothing could be read of."""
-    await stage.fold(shown())
+async def plan_two_parked(stage: Scene) -> list[str]:
+    """Return two parked boxes of one order."""
+    await stage.fold(order_with())
     stage.platform.respond(FULFILL, message(500))
     boxes = [await stage.plan("fulfill", "ord_1", **BOX) for _ in range(2)]
     for box in boxes:
@@ -71,10 +73,10 @@ async def two_given_up(stage: Scene) -> list[str]:
 
 async def test_one_parcel_is_not_the_proof_of_two_commands(stage: Scene) -> None:
     async with working(stage):
-        first, second = await two_given_up(stage)
-        there = document({"data": shown("shp_1", at=50)})
-        stage.platform.respond(ORDER, Together(there))
-        await settle(stage, first, second)
+        first, second = await plan_two_parked(stage)
+        there = document({"data": order_with("shp_1", at=50)})
+        stage.platform.respond(ORDER, SimultaneousReads(there))
+        await request_checks(stage, first, second)
         await stage.await_state(first, "applied")
         await stage.await_parked(second)
     assert effects(stage) == [("applied", "shp_1"), ("parked", None)]
@@ -82,11 +84,11 @@ async def test_one_parcel_is_not_the_proof_of_two_commands(stage: Scene) -> None
 
 
 async def test_each_of_two_parcels_is_the_proof_of_one_command(stage: Scene) -> None:
-    both = shown("shp_1", "shp_2", at=50)
+    both = order_with("shp_1", "shp_2", at=50)
     async with working(stage):
-        boxes = await two_given_up(stage)
-        stage.platform.respond(ORDER, Together(document({"data": both})))
-        await settle(stage, *boxes)
+        boxes = await plan_two_parked(stage)
+        stage.platform.respond(ORDER, SimultaneousReads(document({"data": both})))
+        await request_checks(stage, *boxes)
         for box in boxes:
             await stage.await_state(box, "applied")
     assert effects(stage) == [("applied", "shp_1"), ("applied", "shp_2")]
@@ -96,16 +98,16 @@ async def test_each_of_two_parcels_is_the_proof_of_one_command(stage: Scene) -> 
 async def test_no_check_runs_while_another_command_of_the_lane_is_sent(
     database: Place,
 ) -> None:
-    """What has landed may be the other one's, whose answer is on its way."""
+    """An effect may belong to the other command, whose response is in flight."""
     answers = asyncio.Event()
-    landed = document({"data": shown("shp_1", at=50)})
+    effect = document({"data": order_with("shp_1", at=50)})
 
     async def slow(_: Request, connection: Connection) -> None:
         await answers.wait()
-        await connection.send(landed)
+        await connection.send(effect)
 
     async with scene(database, patience_seconds=DELAYED_SECONDS) as stage:
-        await stage.fold(shown())
+        await stage.fold(order_with())
         stage.platform.respond(FULFILL, message(500), slow)
         first = await stage.plan("fulfill", "ord_1", **BOX)
         second = await stage.plan("fulfill", "ord_1", **BOX)
@@ -113,8 +115,8 @@ async def test_no_check_runs_while_another_command_of_the_lane_is_sent(
             await stage.await_parked(first)
             await stage.await_state(second, "sending")
             before = check_results(stage, first)
-            stage.platform.respond(ORDER, landed)
-            await settle(stage, first)
+            stage.platform.respond(ORDER, effect)
+            await request_checks(stage, first)
             await stage.run_pending()
             assert check_results(stage, first) == before
             answers.set()

@@ -26,14 +26,14 @@ REFUSED = (
 
 
 def order(at: int, units: int = 2, *numbers: str, **members: Any) -> payloads.Document:
-    """Return an order of two units, of which some left in the first parcel."""
-    held = [{"lineItemId": "li_1", "quantity": units}]
+    """Return an order of two units; the first parcel has `units` of them."""
+    quarantine_correction = [{"lineItemId": "li_1", "quantity": units}]
     parcels = [
         payloads.shipment(
             f"shp_{number}",
             trackingCompany="DHL",
             trackingNumber=number,
-            items=[] if place else held,
+            items=[] if place else quarantine_correction,
         )
         for place, number in enumerate(numbers or ("JD1",))
     ]
@@ -50,8 +50,8 @@ def shown(*arguments: Any, **members: Any) -> bytes:
     return document({"data": order(*arguments, **members)})
 
 
-async def held(stage: Scene, **members: Any) -> int:
-    """Have a parcel of an order that left whole in another; return its row."""
+async def quarantine_correction(stage: Scene, **members: Any) -> int:
+    """Quarantine a second parcel of a completely fulfilled order; return its row."""
     parcel = {"tracking_company": "DHL", "tracking_number": "JD2", **members}
     receipt = await host_of(ScriptedConnector(), stage.store).emit(
         fulfillment_record("k2", **parcel)
@@ -63,7 +63,7 @@ async def held(stage: Scene, **members: Any) -> int:
 
 async def correct(stage: Scene, **members: Any) -> str:
     await stage.fold(order(1))
-    row = await held(stage, **members)
+    row = await quarantine_correction(stage, **members)
     return await stage.store.quarantine.correct(row, "otto", "the label was replaced")
 
 
@@ -98,7 +98,7 @@ async def test_a_refusal_of_the_store_is_reported_in_plain_words(stage: Scene) -
 async def test_nothing_is_sent_where_the_order_has_open_units_again(
     seen: bytes, stage: Scene
 ) -> None:
-    """The mirror shows it whole; the store, read just before, does not."""
+    """The mirror shows the order as fulfilled; the store does not."""
     command = await correct(stage)
     stage.platform.respond(ORDER, seen)
     async with working(stage):
@@ -158,7 +158,7 @@ async def test_a_correction_is_not_offered_where_it_cannot_apply(
 ) -> None:
     await stage.fold(order(1, units))
     question = {"question": "which of them?", **members}
-    row = await held(stage, **question)
+    row = await quarantine_correction(stage, **question)
     with pytest.raises(BackhaulError, match=said):
         await stage.store.quarantine.correct(row, "otto", "a try")
     assert values_of(stage.place, "commands", "id") == []
@@ -167,7 +167,7 @@ async def test_a_correction_is_not_offered_where_it_cannot_apply(
 
 async def test_a_number_that_the_store_shows_is_not_sent(stage: Scene) -> None:
     await stage.fold(order(1))
-    row = await held(stage)
+    row = await quarantine_correction(stage)
     await stage.fold(order(2, 2, "JD1", "JD2"))
     with pytest.raises(BackhaulError, match="already shows the number JD2"):
         await stage.store.quarantine.correct(row, "otto", "a try")

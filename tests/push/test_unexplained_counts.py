@@ -36,7 +36,7 @@ def stands(on: Scene) -> list[tuple[Any, ...]]:
 
 @dataclass(slots=True)
 class Reader(StockReader):
-    """Reads what the platform shows, once the cable is in; there is no history."""
+    """Reads the platform's stock once it is connected; there is no history."""
 
     levels: dict[str, int] = field(default_factory=dict)
     cable: bool = True
@@ -57,7 +57,7 @@ class Reader(StockReader):
 
 @dataclass(slots=True)
 class Scene:
-    """One count that waits, of a product that the mirror knows."""
+    """One waiting count of a mirrored product."""
 
     place: Place
     clock: VirtualClock
@@ -136,7 +136,7 @@ async def test_a_count_with_an_unexpected_error_stops_no_other(database: Place) 
 async def test_a_damaged_count_never_becomes_an_adjustment(
     table: str, column: str, state: str, database: Place
 ) -> None:
-    """What counts is the payload, which a digest guards."""
+    """The payload is authoritative, and protected by a digest."""
     async with counted(database) as on:
         payload = value_of(on.place, COMMANDS_AND_TARGETS, "payload")
         damaged = {"payload": payload.replace("quantity", "quantily"), "quantity": 15}
@@ -167,7 +167,7 @@ async def test_an_unexplained_level_is_read_three_more_times(database: Place) ->
 
 
 async def test_nothing_is_computed_before_the_history_is_read(database: Place) -> None:
-    """After a restore it may tell of steps that this database does not know."""
+    """After a restore it may contain adjustments that the database does not have."""
     async with counted(database) as on:
         on.fenced = True
         assert await on.target_worker.process_due() == 0

@@ -179,7 +179,7 @@ async def test_huge_numbers_in_the_proof_are_stored_without_an_error(
     assert str(10**40) in stage.column("evidence", command)
 
 
-# The first was met: uvloop and a connection that is reset as soon as it was made.
+# The first one was observed: uvloop, and a connection that is reset at once.
 @pytest.mark.parametrize("error", [AttributeError("peer"), ZeroDivisionError("?")])
 async def test_an_unclassified_failure_leaves_it_uncertain_and_ends_nothing(
     database: Place, error: Exception
