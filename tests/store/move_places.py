@@ -43,13 +43,13 @@ _VALUES = {
 }
 
 
-def moved(source: Place, target: Place) -> Moved:
-    """Move a database as the command does, without its lock and its screen."""
+def move(source: Place, target: Place) -> Moved:
+    """Move a database as the command does, without its lock and its output."""
     return move_database(source, target, CLOCK, lambda _: None)
 
 
 def contents(place: Place) -> dict[str, list[Row]]:
-    """Return the rows of all tables, in an order of their own."""
+    """Return the rows of all tables, in a fixed order."""
     with database_at(place).connection() as connection:
         return {
             table.name: sorted(
@@ -70,7 +70,7 @@ def _as_stored(value: object) -> object:
 
 
 def is_usable(place: Place) -> bool:
-    """Return True if a daemon would start with the rows that are there."""
+    """Return True if a daemon would start with the rows of this place."""
     try:
         if not isinstance(place, str):
             if place.exists():
@@ -97,7 +97,7 @@ def _value(table: Table, column: Column, events: list[int]) -> st.SearchStrategy
 
 @st.composite
 def random_rows(draw: st.DrawFn) -> dict[str, list[Row]]:
-    """Draw rows for every table; some may break a rule that they are unique."""
+    """Draw rows for every table; some may violate a unique constraint."""
     found: dict[str, list[Row]] = {}
     for table in tables():
         events = [row[0] for row in found.get("inbox", [])]
@@ -109,7 +109,7 @@ def random_rows(draw: st.DrawFn) -> dict[str, list[Row]]:
 
 
 def fill(path: Path, rows: dict[str, list[Row]]) -> None:
-    """Make a database with these rows, except those that are not unique."""
+    """Create a database with these rows, without those that are not unique."""
     make_database(path)
     with closing(Connection(path, isolation_level=None)) as connection:
         connection.execute("BEGIN")
@@ -119,15 +119,15 @@ def fill(path: Path, rows: dict[str, list[Row]]) -> None:
                 f"INSERT OR IGNORE INTO {table.name} ({table.names}) VALUES ({places})",  # noqa: S608 - ours
                 rows.get(table.name, []),
             )
-        # The last event with an outcome was folded, or some would wait behind others.
+        # the last event with an outcome was folded, so no event waits behind it
         connection.execute(_FOLDED, (CURSOR,))
-        # As no trigger would leave it: a copy takes the value, and computes nothing.
+        # no trigger would write this value; a move must copy it without computing
         connection.execute("UPDATE commands SET behind = seq % 3")
         connection.execute("COMMIT")
 
 
 def some_rows(seed: int = 1) -> dict[str, list[Row]]:
-    """Return three rows for every table, the same ones each time."""
+    """Return three rows for every table, always the same."""
     chosen = random.Random(seed)  # noqa: S311 - no secret
     plain: dict[str, Any] = {
         "TEXT": lambda: f"wört {chosen.randrange(10**9)}",

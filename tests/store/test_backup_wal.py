@@ -29,7 +29,7 @@ FRAME_BYTES = FRAME_HEADER_BYTES + connections.PAGE_BYTES
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A database that is copied in so many steps."""
+    """Return a database that a backup copies in several steps."""
     path = tmp_path / "backhaul.db"
     make_database(path)
     wanted = (STEPS - 1) * file_backup.STEP_PAGES * connections.PAGE_BYTES
@@ -54,7 +54,7 @@ def add(writer: sqlite3.Connection, size: int) -> None:
 
 
 def empty_log(writer: sqlite3.Connection) -> tuple[bool, int]:
-    """Bring the log into the database; tell whether it is empty, and its pages."""
+    """Checkpoint the log; return whether it is empty, and its pages."""
     busy, pages, _ = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy, pages
 
@@ -71,7 +71,7 @@ def test_the_log_accepts_writes_during_the_copy_and_the_copy_begins_once(
     held: list[int] = []
 
     def work() -> bool:
-        """Write between two steps, as a daemon does, and bring the log in."""
+        """Write between two steps, as a daemon does, and checkpoint the log."""
         if len(held) < 10 * STEPS:
             add(writer, ROW_BYTES)
             is_empty, pages = empty_log(writer)
@@ -131,13 +131,21 @@ FLUSH = re.compile(r"f(?:data)?sync\(\d+<([^>]*)>\)")
 def test_nothing_is_flushed_to_the_copy_before_the_log_is_let_go(
     path: Path, writer: sqlite3.Connection
 ) -> None:
-    """A slow disk makes the flush of a large copy long."""
-    strace, told = require("strace"), path.with_name("calls")
+    """On a slow disk the flush of a large copy takes long."""
+    strace, trace = require("strace"), path.with_name("calls")
     copied = path.with_name("copy.db")
     call = f"{SCRIPT}; file_backup.copy(Path({str(path)!r}), Path({str(copied)!r}))"
-    watched = [strace, "-f", "-y", "-e", "trace=fsync,fdatasync,fcntl", "-o", str(told)]
+    watched = [
+        strace,
+        "-f",
+        "-y",
+        "-e",
+        "trace=fsync,fdatasync,fcntl",
+        "-o",
+        str(trace),
+    ]
     subprocess.run([*watched, sys.executable, "-c", call], check=True)
-    calls = told.read_text().splitlines()
+    calls = trace.read_text().splitlines()
     last = max(number for number, line in enumerate(calls) if LOCK.search(line))
     flushed = [
         (n > last, m[1]) for n, line in enumerate(calls) if (m := FLUSH.search(line))
@@ -151,7 +159,7 @@ def test_nothing_is_flushed_to_the_copy_before_the_log_is_let_go(
 def test_a_nearly_full_disk_is_reported_with_the_needed_space(
     tmp_path: Path,
 ) -> None:
-    """The numbers differ in print, though both are about 3 MB."""
+    """The text shows two different numbers, although both are about 3 MB."""
     path, target = tmp_path / "backhaul.db", tmp_path / "copy.db"
     path.write_bytes(b"x" * (3 << 20))
     problem = re.escape(

@@ -34,7 +34,7 @@ CLOCK = SystemClock()
 
 @pytest.fixture
 async def database(tmp_path: Path) -> Path:
-    """A database with something in it."""
+    """Return a database with some rows."""
     async with started_store(tmp_path / "backhaul.db") as store:
         for number in range(EVENTS):
             await store.inbox.append(arrival(b"%d" % number * 500))
@@ -42,7 +42,7 @@ async def database(tmp_path: Path) -> Path:
 
 
 def damage(path: Path, table: str = "inbox") -> None:
-    """Overwrite the page that a table begins with."""
+    """Overwrite the first page of a table."""
     query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
     ((page,),) = rows(path, query, table)
     with path.open("r+b") as file:
@@ -51,7 +51,7 @@ def damage(path: Path, table: str = "inbox") -> None:
 
 
 def files(folder: Path) -> list[str]:
-    """Return what lies there, without what SQLite keeps beside a database."""
+    """Return the files in a folder, without SQLite's files of the database."""
     found = [path.name for path in folder.iterdir()]
     return sorted(name for name in found if not name.endswith(("-wal", "-shm")))
 
@@ -87,7 +87,7 @@ def test_a_damaged_database_is_not_copied(database: Path) -> None:
 
 
 def test_the_unreadable_database_is_named(tmp_path: Path) -> None:
-    """Not the file to write, in which there is nothing to mend."""
+    """The error names the database, not the new backup file."""
     unread = tmp_path / ("n" * 300) / "backhaul.db"
     with pytest.raises(BackhaulError, match=r"backhaul\.db: cannot be read: file name"):
         file_backup.copy(unread, tmp_path / "copy.db")
@@ -121,7 +121,7 @@ def foreign(path: Path) -> None:
 def test_a_foreign_database_is_refused_as_backup(
     database: Path, tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
-    """Opening it would bring it to our schema, and make it an empty one of ours."""
+    """To open it would create our schema in it, as in an empty database."""
     theirs = tmp_path / "theirs.db"
     make(theirs)
     before = database.read_bytes()
@@ -165,7 +165,7 @@ def test_two_restores_within_one_second_keep_both_databases_of_before(
 
 
 def test_nothing_of_a_restore_that_was_killed_is_in_the_next(database: Path) -> None:
-    """SQLite would bring the log that the kill left into the other backup."""
+    """SQLite would apply the remaining log to the other backup."""
     backup = database.with_name("backup.db")
     file_backup.copy(database, backup)
     killed = database.with_name(f".{database.name}.restoring")
@@ -261,7 +261,7 @@ def test_the_backup_of_a_newer_version_is_named(database: Path) -> None:
 def test_a_truncated_backup_is_reported_as_damaged(
     database: Path, share: float
 ) -> None:
-    """Whoever tries it out must not think that the database is."""
+    """The message must not suggest that the database is damaged."""
     backup = database.with_name("backup.db")
     file_backup.copy(database, backup)
     with backup.open("r+b") as file:
@@ -290,25 +290,25 @@ def test_a_drill_leaves_nothing_behind(database: Path) -> None:
 
 
 def with_manifests(*names: str) -> list[str]:
-    """Return the names of backups that were made, and of their manifests."""
+    """Return the names of the created backups and of their manifests."""
     return sorted([*names, *(f"{name}{MANIFEST_SUFFIX}" for name in names)])
 
 
 async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:
     clock, folder = VirtualClock(), tmp_path / "backups"
-    told: list[str] = []
+    messages: list[str] = []
 
-    async def tell(_: str, said: str, *, failed: bool = False) -> None:
+    async def record(_: str, said: str, *, failed: bool = False) -> None:
         assert not failed
-        told.append(said)
+        messages.append(said)
 
-    backer = BackupWorker(BackupPlan(database, folder, 2), clock, tell)
+    backer = BackupWorker(BackupPlan(database, folder, 2), clock, record)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(backer.run())
         for number in range(1, 4):
             await clock.advance(3_600)
             backer.wake()
-            await until(lambda: len(told) == number, "it is made")  # noqa: B023 - awaited
+            await until(lambda: len(messages) == number, "it is made")  # noqa: B023 - awaited
         running.cancel()
     kept = sorted(path.name for path in folder.iterdir())
     assert kept == with_manifests(
@@ -320,7 +320,7 @@ async def test_the_oldest_backups_go(database: Path, tmp_path: Path) -> None:
 async def test_backups_dated_by_a_clock_that_was_ahead_are_the_oldest(
     database: Path, tmp_path: Path
 ) -> None:
-    """Or each new one would be removed as soon as it is made, and called done."""
+    """Otherwise each new backup would be removed at once, and reported as done."""
     clock, folder = VirtualClock(), tmp_path / "backups"
     backer = BackupWorker(BackupPlan(database, folder, 2), clock)
     for jump in (-86_400, -3_600, 90_000, 0):
@@ -338,7 +338,7 @@ async def test_backups_dated_by_a_clock_that_was_ahead_are_the_oldest(
 async def test_a_foreign_file_beside_the_backups_stays(
     database: Path, tmp_path: Path
 ) -> None:
-    """A name that sorts behind today's would be the first to go."""
+    """The rotation would remove a file by its name alone."""
     clock, folder = VirtualClock(), tmp_path / "backups"
     folder.mkdir()
     theirs = ["backhaul-20250101T000000Z-good.db", "backhaul-before-the-move.db"]
@@ -356,7 +356,7 @@ async def test_a_foreign_file_beside_the_backups_stays(
 async def test_a_backup_interrupted_by_a_kill_is_removed_by_the_next(
     database: Path, tmp_path: Path
 ) -> None:
-    """Its name comes never again; a copy that a person is making has another."""
+    """Its name never recurs; a copy that an operator makes has another name."""
     folder = tmp_path / "backups"
     folder.mkdir()
     left = ".backhaul-20260228T120000Z.db.unfinished"
@@ -384,38 +384,38 @@ IN_THE_WAY = {
 async def test_a_backup_that_fails_ends_nothing_and_is_tried_again(
     database: Path, tmp_path: Path, name: str, said: str
 ) -> None:
-    """A file where a folder is needed, and folders where files are."""
+    """A file in place of a folder, and folders in place of files."""
     clock, folder = VirtualClock(), tmp_path / "backups"
     blocked = folder / name
     if name:
         blocked.mkdir(parents=True)
     else:
         folder.touch()
-    told: list[tuple[str, bool]] = []
+    messages: list[tuple[str, bool]] = []
 
-    async def tell(_: str, text: str, *, failed: bool = False) -> None:
-        told.append((text, failed))
+    async def record(_: str, text: str, *, failed: bool = False) -> None:
+        messages.append((text, failed))
 
-    backer = BackupWorker(BackupPlan(database, folder, 1), clock, tell)
+    backer = BackupWorker(BackupPlan(database, folder, 1), clock, record)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(backer.run())
         backer.wake()
-        await until(lambda: len(told) == 1, "it has failed")
+        await until(lambda: len(messages) == 1, "it has failed")
         blocked.rmdir() if name else folder.unlink()
         backer.wake()
-        await until(lambda: len(told) == 2, "it is made")
+        await until(lambda: len(messages) == 2, "it is made")
         running.cancel()
-    assert said in told[0][0]
-    assert str(folder) in told[0][0]
-    assert "[jobs.backup]" in told[0][0]
-    assert [failed for _, failed in told] == [True, False]
+    assert said in messages[0][0]
+    assert str(folder) in messages[0][0]
+    assert "[jobs.backup]" in messages[0][0]
+    assert [failed for _, failed in messages] == [True, False]
     kept = sorted(path.name for path in folder.iterdir())
     assert kept == with_manifests("backhaul-20260301T120000Z.db")
 
 
 @pytest.fixture
 def later() -> Iterator[list[str]]:
-    """Let the tests run on a later version; give the steps that it brings."""
+    """Run the test on a later version; return its migrations."""
     with later_version() as steps:
         yield steps
 
@@ -424,23 +424,23 @@ def test_an_upgrade_is_logged_and_keeps_all_rows(
     tmp_path: Path, later: list[str]
 ) -> None:
     path = tmp_path / "backhaul.db"
-    told: list[str] = []
+    messages: list[str] = []
     make_older(path)
     assert pending(path) == later
     (tmp_path / "backhaul.db.before-m000_old").touch()
-    open_store(path, CLOCK, notify=told.append)
+    open_store(path, CLOCK, notify=messages.append)
     kept = tmp_path / f"backhaul.db.before-{later[0]}"
     assert pending(path) == []
     assert pending(kept) == later
-    assert told == [
+    assert messages == [
         "backs the database up before its upgrade",
         "brings the database to this version",
     ]
     kept_files = sorted(path.name for path in tmp_path.glob("*.before-*"))
     assert kept_files == with_manifests(kept.name)
-    told.clear()
-    open_store(path, CLOCK, notify=told.append)
-    assert told == []
+    messages.clear()
+    open_store(path, CLOCK, notify=messages.append)
+    assert messages == []
 
 
 @pytest.mark.usefixtures("later")

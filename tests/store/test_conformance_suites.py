@@ -15,14 +15,14 @@ FOLDER = Path(testing.__file__).parent
 
 
 def module_with(name: str, *classes: type) -> ModuleType:
-    """Return a module that has these classes by their names."""
+    """Return a module with these classes."""
     made = ModuleType(name)
     vars(made).update({each.__name__: each for each in classes})
     return made
 
 
 def suite(module: str, name: str = "OddConformance") -> type:
-    """Return a class of tests that a module defines."""
+    """Return a test class that a module defines."""
     return type(name, (StoreConformance,), {"__module__": module})
 
 

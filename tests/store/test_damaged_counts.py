@@ -57,9 +57,9 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def counted(
-    store: SqliteStore, reckoned: bytes, state: str = "applied", second: str = ""
+    store: SqliteStore, computation: bytes, state: str = "applied", second: str = ""
 ) -> None:
-    """A count with its step, and two commands from before it, of two products."""
+    """Insert a count with its adjustment, and two earlier commands of two products."""
     kept = f'{{"computation": {second}}}' if second else None
     put(store, BEFORE, "adjust", "planned")
     put(store, STEP, "adjust", state)
@@ -82,7 +82,7 @@ def counted(
         "UPDATE stock_targets SET computation = CAST(? AS TEXT),"
         " levels = CAST(? AS TEXT)"
     )
-    write(store.path, reckon, reckoned, reckoned)
+    write(store.path, reckon, computation, computation)
 
 
 def prepare(command: Command, mirror: MatchReader) -> Sendable | Transition:
@@ -95,7 +95,7 @@ async def claimed(store: SqliteStore) -> list[str]:
     return sorted(command.id for command, _ in found)
 
 
-def stands(store: SqliteStore, id_: str) -> tuple[str, str]:
+def state_and_reason(store: SqliteStore, id_: str) -> tuple[str, str]:
     ((state, reason),) = rows(
         store.path, "SELECT state, reason FROM commands WHERE id = ?", id_
     )
@@ -108,7 +108,7 @@ async def test_only_commands_that_a_damaged_count_may_contain_wait_for_an_operat
 ) -> None:
     counted(store, broken)
     assert await claimed(store) == [OTHER]
-    state, reason = stands(store, BEFORE)
+    state, reason = state_and_reason(store, BEFORE)
     assert state == "parked"
     assert (
         f"the count of 7 as of {NOW} (target aaaaaaaa) may include this change"
@@ -124,7 +124,7 @@ async def test_a_command_that_a_damaged_count_includes_can_be_parked(
 ) -> None:
     counted(store, broken, second=AWARE)
     await store.decisions.decide(Decision(BEFORE, "park", "kim", "seen"))
-    state, reason = stands(store, BEFORE)
+    state, reason = state_and_reason(store, BEFORE)
     assert state == "parked"
     assert f"the count of 7 as of {NOW} (target aaaaaaaa) includes it" in reason
 
@@ -138,12 +138,12 @@ async def test_its_second_copy_says_the_same(broken: bytes, store: SqliteStore) 
 async def test_a_count_that_is_not_applied_yet_is_computed_again(
     store: SqliteStore,
 ) -> None:
-    """That mends it by itself."""
+    """The new computation repairs it."""
     counted(store, BROKEN[0], "planned")
     assert await claimed(store) == [BEFORE, OTHER]
-    assert stands(store, STEP)[0] == "superseded"
-    told = "SELECT computation, correction FROM stock_targets"
-    assert rows(store.path, told) == [(None, None)]
+    assert state_and_reason(store, STEP)[0] == "superseded"
+    messages = "SELECT computation, correction FROM stock_targets"
+    assert rows(store.path, messages) == [(None, None)]
 
 
 @pytest.mark.parametrize("spoiled", ["levels", "evidence", "payload"])
@@ -158,8 +158,8 @@ async def test_a_damaged_count_is_read_with_its_remaining_facts(
         for table, id_ in (("stock_targets", TARGET), ("commands", STEP)):
             change = f"UPDATE {table} SET {spoiled} = CAST(? AS TEXT)"  # noqa: S608 - ours
             write(store.path, f"{change} WHERE id = ?", broken, id_)
-    told: list[str] = []
-    listening = logger.add(told.append, format="{extra[action]}")
+    messages: list[str] = []
+    listening = logger.add(messages.append, format="{extra[action]}")
     try:
         (reading,) = await store.targets.readings("main", 9)
         around = await store.targets.other_variants(reading)
@@ -168,7 +168,7 @@ async def test_a_damaged_count_is_read_with_its_remaining_facts(
     assert reading.as_of == NOW
     known = {"var_1": frozenset({10}), "var_2": frozenset({4})}
     assert around.expected == ({} if spoiled == "levels" else known)
-    assert told == ["target.damaged\n"] * (spoiled == "levels")
+    assert messages == ["target.damaged\n"] * (spoiled == "levels")
 
 
 @pytest.mark.parametrize("broken", BROKEN)
@@ -181,6 +181,6 @@ async def test_an_operator_sees_the_rest_of_a_damaged_count(
         found = known.command(TARGET[:8])
     assert found is not None
     command_view.show(found)
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"applied by adjust command {STEP}" in said
-    assert "calculation unreadable: it is damaged in the database" in said
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"applied by adjust command {STEP}" in text
+    assert "calculation unreadable: it is damaged in the database" in text

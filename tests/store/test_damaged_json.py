@@ -100,7 +100,7 @@ def put(
     evidence: bytes | None = None,
     lane: str = "",
 ) -> None:
-    """Write a command as a version did that kept no digest."""
+    """Insert a command without a digest, as an old version did."""
     kind, target = about
     sent = NOW if state not in {"planned"} else None
     own = lane or f"{'product' if kind == 'adjust' else 'order'}:{target}"
@@ -117,7 +117,7 @@ def states(store: SqliteStore) -> dict[str, str]:
     return dict(rows(store.path, "SELECT substr(id, 1, 1), state FROM commands"))
 
 
-def asked(store: SqliteStore, read: Callable[[sqlite3.Connection], Any]) -> Any:
+def read_with(store: SqliteStore, read: Callable[[sqlite3.Connection], Any]) -> Any:
     with closing(Connection(store.path)) as connection:
         return read(connection)
 
@@ -145,7 +145,7 @@ async def test_a_damaged_command_is_not_claimed(
 async def test_a_column_that_is_no_text_stops_no_other_command(
     column: str, state: str, store: SqliteStore
 ) -> None:
-    """Of `lane` and `instance` no digest is kept, of an early version's row of none."""
+    """`lane` and `instance` have no digest; rows of early versions have none at all."""
     put(store, BAD, state, ADJUST)
     put(store, GOOD, state, ADJUST, lane="other")
     change = f"UPDATE commands SET {column} = CAST(? AS TEXT) WHERE id = ?"  # noqa: S608 - ours
@@ -191,7 +191,7 @@ async def test_a_damaged_count_stops_no_other(column: str, store: SqliteStore) -
 async def test_a_command_that_cannot_be_prepared_lets_the_others_leave(
     store: SqliteStore,
 ) -> None:
-    """Valid JSON, but not what was written: no member is where it was."""
+    """The JSON is valid, but its members are different."""
     put(store, BAD, "planned", '{"deltb": -5}')
     put(store, GOOD, "planned", ADJUST, lane="other")
 
@@ -207,7 +207,7 @@ async def test_a_command_that_cannot_be_prepared_lets_the_others_leave(
 async def test_an_order_that_is_no_text_any_more_lets_the_others_leave(
     store: SqliteStore,
 ) -> None:
-    """What it was like before is kept with what is sent."""
+    """The order's earlier state is stored with the request."""
     put(store, BAD, "planned", "{}", ("fulfill", "ord_1"))
     put(store, GOOD, "planned", ADJUST)
     change = "UPDATE order_items SET id = CAST(? AS TEXT)"
@@ -242,7 +242,7 @@ async def test_an_uncertain_damaged_command_is_looked_up(
 async def test_no_unchecked_command_is_looked_up_in_its_place(
     store: SqliteStore, damaged: bytes
 ) -> None:
-    """Its request would be sent again, under its key, as the disk has it now."""
+    """Its damaged request would be sent again, with its key."""
     put(store, BAD, "uncertain", damaged)
     put(store, GOOD, "uncertain", damaged, lane="other")
     assert await store.uncertain.due("main", 1) == []
@@ -263,7 +263,7 @@ async def test_a_damaged_command_may_have_made_any_change_of_its_product(
 async def test_a_count_beside_a_damaged_command_is_computed(
     store: SqliteStore, damaged: bytes
 ) -> None:
-    """What is planned and damaged will not leave, so it is no promise."""
+    """A damaged planned command is never sent, so it is no pending move."""
     moved = payloads.stock_change(at=1, adjustment_id="adj_1")
     await append_and_fold(store, payloads.envelope("inventory/level_update", moved))
     put(store, BAD, "planned", damaged)
@@ -278,8 +278,8 @@ async def test_a_count_beside_a_damaged_command_is_computed(
         " 'waiting', '', '')",
         damaged,
     )
-    assert asked(store, lambda c: stock_snapshot.undecided_work(c, VALUES)) == ""
-    shelf = asked(store, lambda c: stock_snapshot.load_snapshot(c, VALUES, 12))
+    assert read_with(store, lambda c: stock_snapshot.undecided_work(c, VALUES)) == ""
+    shelf = read_with(store, lambda c: stock_snapshot.load_snapshot(c, VALUES, 12))
     assert [promise.command for promise in shelf.promises] == [GOOD]
     assert len(shelf.movements) == 1
 
@@ -287,12 +287,12 @@ async def test_a_count_beside_a_damaged_command_is_computed(
 async def test_a_damaged_adjustment_of_a_count_is_known_by_its_id(
     store: SqliteStore, damaged: bytes
 ) -> None:
-    """A foreign movement it would be taken for, and be made good a second time."""
+    """Otherwise it would count as a foreign movement, and be applied again."""
     moved = payloads.stock_change(at=1, adjustment_id="adj_1")
     await append_and_fold(store, payloads.envelope("inventory/level_update", moved))
     put_target(store.path, GOOD, state="applied")
     put(store, step_id("main", "books", GOOD, 0), "applied", damaged, effect="adj_1")
-    shelf = asked(store, lambda c: stock_snapshot.load_snapshot(c, VALUES, 12))
+    shelf = read_with(store, lambda c: stock_snapshot.load_snapshot(c, VALUES, 12))
     assert [movement.is_correction for movement in shelf.movements] == [True]
 
 
@@ -300,15 +300,15 @@ async def test_a_damaged_cancellation_under_way_may_restock(
     store: SqliteStore, damaged: bytes
 ) -> None:
     put(store, BAD, "uncertain", damaged, ("cancel", "ord_1"))
-    told = asked(store, lambda c: stock_snapshot.undecided_work(c, VALUES))
-    assert told == f"cancel command {BAD[:8]} is in progress"
+    reason = read_with(store, lambda c: stock_snapshot.undecided_work(c, VALUES))
+    assert reason == f"cancel command {BAD[:8]} is in progress"
 
 
 async def test_the_request_of_a_damaged_command_is_uncertain(
     store: SqliteStore, damaged: bytes
 ) -> None:
     put(store, BAD, "planned", damaged, ("fulfill", "ord_1"))
-    order = asked(store, lambda c: MirrorReader(c).order("main", "ord_1"))
+    order = read_with(store, lambda c: MirrorReader(c).order("main", "ord_1"))
     assert order.in_progress
     assert order.uncertain
 
@@ -323,13 +323,13 @@ async def test_queries_of_the_timeline_read_damaged_rows(
         change = f"UPDATE {table} SET document = CAST(? AS TEXT)"  # noqa: S608 - constants
         write(store.path, change, damaged)
     put(store, BAD, "applied", damaged, effect="adj_9", evidence=damaged[:7])
-    asked(store, lambda c: c.execute(query, VALUES).fetchall())
+    read_with(store, lambda c: c.execute(query, VALUES).fetchall())
 
 
 async def test_a_tag_of_a_damaged_command_in_the_history_is_recorded(
     store: SqliteStore, damaged: bytes
 ) -> None:
-    """Of the damaged one too: it landed, whatever it was."""
+    """The damaged command took effect too."""
     put(store, BAD, "parked", damaged)
     put(store, GOOD, "applied", ADJUST, effect="adj_2", lane="other")
     spoil = "UPDATE commands SET evidence = CAST(? AS TEXT)"
@@ -371,7 +371,7 @@ async def test_planned_commands_are_listed_beside_a_damaged_one(
 ) -> None:
     put(store, BAD, "planned", damaged)
     put(store, GOOD, "planned", ADJUST)
-    listed = asked(store, lambda c: planned(c, Filter(), 9))
+    listed = read_with(store, lambda c: planned(c, Filter(), 9))
     assert [command.id for command, _ in listed] == [GOOD]
 
 
@@ -394,9 +394,9 @@ async def test_subscribers_of_orders_receive_the_other_orders(
         pass
     change = "UPDATE orders SET document = CAST(? AS TEXT) WHERE id = 'ord_1'"
     write(store.path, change, damaged)
-    told = await store.deliveries.claim(books)
-    assert told is not None
-    assert told.object_id == "ord_2"
+    delivery = await store.deliveries.claim(books)
+    assert delivery is not None
+    assert delivery.object_id == "ord_2"
     fates: dict[str, str] = dict(
         rows(store.path, "SELECT object_id, state FROM deliveries")
     )
@@ -408,7 +408,7 @@ async def test_subscribers_of_orders_receive_the_other_orders(
     whole = "SELECT json_valid(document) FROM orders WHERE id = 'ord_1'"
     assert rows(store.path, whole) == [(1,)]
     doubtful = DeliveryOutcome(cause=Cause.UNKNOWN, reason="no answer", due_at=NOW)
-    assert await store.deliveries.record_outcome("books", told, doubtful)
+    assert await store.deliveries.record_outcome("books", delivery, doubtful)
     write(store.path, "UPDATE orders SET document = CAST(? AS TEXT)", damaged)
     looked_for = await store.deliveries.next_uncertain("books")
     assert looked_for is not None
@@ -426,17 +426,17 @@ async def test_the_others_are_found(store: SqliteStore, damaged: bytes) -> None:
 async def test_a_repeated_record_beside_a_damaged_one_is_accepted(
     state: str, store: SqliteStore, damaged: bytes
 ) -> None:
-    """One that waits is mended by that; of all else a person is told."""
-    told = [NewRecord(key, b'{"kind": "x"}', "", "", key) for key in ("bad", "good")]
+    """The repetition repairs a waiting record; other damage is reported."""
+    records = [NewRecord(key, b'{"kind": "x"}', "", "", key) for key in ("bad", "good")]
 
     def match_one(*_: Any) -> Unmatched:
         return Unmatched("no order", final=False)
 
     accept = store.records.accept
-    await accept("books", "main", told[:1], None, match_one)
+    await accept("books", "main", records[:1], None, match_one)
     change = "UPDATE records SET payload = CAST(? AS TEXT), state = ? WHERE key = 'bad'"
     write(store.path, change, damaged, state)
-    outcomes = await accept("books", "main", told, None, match_one)
+    outcomes = await accept("books", "main", records, None, match_one)
     again = "conflict" if state == "accepted" else "waiting"
     assert [outcome.state for outcome in outcomes] == [again, "waiting"]
 
@@ -444,15 +444,15 @@ async def test_a_repeated_record_beside_a_damaged_one_is_accepted(
 async def test_a_record_that_waits_beside_a_damaged_one_is_matched(
     store: SqliteStore,
 ) -> None:
-    """It is a count's record, in whose place a newer one would be put."""
+    """The damaged record is a count, which a newer count would replace."""
     clock = VirtualClock()
     count = StockLevel(key="k", sku="NONE", quantity=1, as_of=NOW)
-    told = [NewRecord(key, encode(count), "", "", key) for key in ("bad", "good")]
+    records = [NewRecord(key, encode(count), "", "", key) for key in ("bad", "good")]
     matcher = Matcher(clock, 60)
-    await store.records.accept("books", "main", told[:1], None, matcher)
+    await store.records.accept("books", "main", records[:1], None, matcher)
     spoil = "UPDATE records SET payload = CAST(? AS TEXT) WHERE key = 'bad'"
     write(store.path, spoil, encode(count).replace(b'"k"', b'"\xff"'))
-    (matched,) = await store.records.accept("books", "main", told[1:], None, matcher)
+    (matched,) = await store.records.accept("books", "main", records[1:], None, matcher)
     assert matched.state == "waiting"
     write(store.path, "UPDATE records SET retry_at = ''")
     outcomes = await store.records.match(matcher, 9)
@@ -473,11 +473,11 @@ async def test_an_effect_from_before_the_restore_is_known_by_its_id(
 BARE = re.compile(r"json_(?:extract|each|set)\((?:\w+\.)?(?:payload|evidence)\b")
 GUARD = re.compile(r"iif\(json_valid\((?:\w+\.)?\w+\),\s*$")
 FROZEN = "outbox_schema.py"
-"""Steps of the schema stay as they are."""
+"""Migrations are never changed."""
 
 
 def test_no_query_reads_json_of_a_command_unguarded() -> None:
-    """`members` guards it; only an index is written out."""
+    """The SQL dialect guards all queries; only indexes contain the bare expression."""
     bare = [
         f"{path.name}: {found.group(0)}"
         for path in Path(sqlite.__path__[0]).glob("*.py")

@@ -38,7 +38,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def change(path: Path, sql: str, *values: Any) -> None:
-    """Change a row behind the back of whoever keeps it."""
+    """Change a row directly, without the store."""
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute(sql, values).rowcount == 1
 
@@ -55,7 +55,7 @@ def match_nothing(_: WaitingRecord, __: MatchReader) -> Unmatched:
     return Unmatched("the order is unknown", final=False)
 
 
-def standing(store: SqliteStore, command: str) -> tuple[Any, ...]:
+def state_and_reason(store: SqliteStore, command: str) -> tuple[Any, ...]:
     query = "SELECT state, reason FROM commands WHERE id = ?"
     return rows(store.path, query, command)[0]
 
@@ -109,7 +109,7 @@ async def test_a_changed_command_is_parked_and_never_claimed(
     )
     claimed = await store.commands.claim("main", ALL, 9, prepare)
     assert [command.id for command, _ in claimed] == [good]
-    state, reason = standing(store, bad)
+    state, reason = state_and_reason(store, bad)
     assert state == "parked"
     assert "the stored command is damaged" in reason
 
@@ -129,7 +129,7 @@ async def test_a_changed_request_is_parked_and_never_sent_again(
     assert [doubt.command.id for doubt in await store.uncertain.due("main", 9)] == [
         good
     ]
-    assert standing(store, bad)[0] == "parked"
+    assert state_and_reason(store, bad)[0] == "parked"
 
 
 @pytest.mark.parametrize("column", ["store", "kind", "topic", "received_at"])
@@ -206,7 +206,7 @@ async def test_a_damaged_delivery_is_parked(column: str, store: SqliteStore) -> 
 async def test_a_part_with_a_damaged_id_is_replaced_by_the_next_event(
     table: str, id_: str, store: SqliteStore
 ) -> None:
-    """The damaged row would count the same units, or the same parcel, a second time."""
+    """The damaged row would count the same units or the same parcel twice."""
     shipped = payloads.shipment("shp_1", trackingNumber="T-7")
     order = payloads.order("ord_1", shipments=[shipped])
     await append_and_fold(store, payloads.envelope("orders/create", order))

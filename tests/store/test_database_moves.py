@@ -19,7 +19,7 @@ from scenes import payloads
 from scenes.commands import plan
 from scenes.databases import append_and_fold, fold_all, rows, started_store
 from scenes.postgres import postgres
-from store.move_places import contents, fill, is_usable, moved, random_rows, some_rows
+from store.move_places import contents, fill, is_usable, move, random_rows, some_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def server() -> Iterator[Postgres]:
 
 
 def objects(path: Path) -> list[Any]:
-    """Return what the schema of a file consists of."""
+    """Return the objects of a file's schema."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(_OBJECTS).fetchall()
 
@@ -86,10 +86,10 @@ def test_any_rows_are_the_same_there_and_back(
         left.unlink()
     fill(path, rows)
     before, made_of = contents(path), objects(path)
-    there = moved(path, url)
+    there = move(path, url)
     assert contents(url) == before
     assert (is_usable(path), is_usable(url)) == (False, True)
-    back = moved(url, path)
+    back = move(url, path)
     assert contents(path) == before
     assert objects(path) == made_of
     assert (is_usable(path), is_usable(url)) == (True, False)
@@ -102,7 +102,7 @@ def test_the_schema_there_is_that_of_a_new_database(
     path = tmp_path / "backhaul.db"
     fill(path, some_rows())
     moved_to, new = server.empty(), server.empty()
-    moved(path, moved_to)
+    move(path, moved_to)
     open_server(new, SystemClock())
     found, expected = server_objects(moved_to), server_objects(new)
     assert len(found) > 100
@@ -126,12 +126,12 @@ async def test_new_ids_follow_those_that_were_moved(
     body = payloads.envelope("orders/create", payloads.order("ord_1"))
     async with started_store(path) as store:
         await append_and_fold(store, body, body, body)
-    moved(path, url)
+    move(path, url)
     there = open_server(url, SystemClock())
     there.start()
     assert await there.inbox.append(payloads.arrival(body)) == 4
     await there.stop()
-    moved(url, path)
+    move(url, path)
     async with started_store(path) as store:
         assert await store.inbox.append(payloads.arrival(body)) == 5
 
@@ -147,14 +147,14 @@ async def test_an_event_is_folded_once_wherever_it_waits(
     async with started_store(path) as store:
         await append_and_fold(store, *bodies[:2])
         await store.inbox.append(payloads.arrival(bodies[2]))
-    moved(path, url)
+    move(path, url)
     there = open_server(url, SystemClock())
     there.start()
     assert await fold_all(there) == []
     assert len(contents(url)["event_outcomes"]) == 3
     await there.inbox.append(payloads.arrival(bodies[3]))
     await there.stop()
-    moved(url, path)
+    move(url, path)
     async with started_store(path) as store:
         assert await fold_all(store) == []
     assert [row[0] for row in contents(path)["event_outcomes"]] == [1, 2, 3, 4]
@@ -164,12 +164,12 @@ async def test_an_event_is_folded_once_wherever_it_waits(
 async def test_search_finds_moved_objects(server: Postgres, tmp_path: Path) -> None:
     path, url = tmp_path / "backhaul.db", server.empty()
     fill(path, {"search_documents": [(7, "order", "main", "ord_1", "#1001", "Émile")]})
-    moved(path, url)
+    move(path, url)
     for place in (url, path):
         with database_at(place).reader() as reader:
             assert [hit.id for hit in reader.search("emile", None, 9)] == ["ord_1"]
         if place == url:
-            moved(url, path)
+            move(url, path)
 
 
 def prepare(command: Command, _: MatchReader) -> Sendable:
@@ -184,7 +184,7 @@ async def test_a_command_that_was_being_sent_is_not_sent_again(
         await plan(store, "cancel", "ord_1")
         windows = {"cancel": "9999", "fulfill": "9999", "adjust": "9999"}
         ((command, _),) = await store.commands.claim("main", windows, 9, prepare)
-    moved(path, url)
+    move(path, url)
     there = open_server(url, SystemClock())
     there.start()
     stopped = Transition((Cause.UNKNOWN,), "stopped", due_at="2026")
@@ -201,15 +201,15 @@ def raw_of(place: Place) -> list[str | bytes]:
 
 
 def test_text_in_the_quarantine_is_text_again(server: Postgres, tmp_path: Path) -> None:
-    """PostgreSQL has it as bytes, as it has the body of an event."""
+    """PostgreSQL stores it as bytes, like the body of an event."""
     path, url = tmp_path / "backhaul.db", server.empty()
     rest = ("", "here", "open", "2026", 0, "value", "A")
     record = (1, "record", "books", "1", "Zeile ä", *rest)
     event = (2, "event", "main", "2", b"\xff", *rest)
     fill(path, {"quarantine": [record, event]})
-    moved(path, url)
+    move(path, url)
     assert raw_of(url) == ["Zeile ä".encode(), b"\xff"]
-    moved(url, path)
+    move(url, path)
     assert raw_of(path) == ["Zeile ä", b"\xff"]
 
 
@@ -219,9 +219,9 @@ def test_a_file_is_closed_to_others_and_leaves_no_log(
     path, url = tmp_path / "backhaul.db", server.empty()
     fill(path, some_rows())
     open_store(path, SystemClock())
-    assert moved(path, url).aside == tmp_path / "backhaul.db.moved"
+    assert move(path, url).aside == tmp_path / "backhaul.db.moved"
     assert [each.name for each in tmp_path.iterdir()] == ["backhaul.db.moved"]
-    moved(url, path)
+    move(url, path)
     assert sorted(each.name for each in tmp_path.iterdir()) == [
         "backhaul.db",
         "backhaul.db.moved",

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from backhaul.store.inbox import Arrival
 
 
-class Away:
-    """A database that refuses everything."""
+class UnavailableDatabase:
+    """A database that refuses every write."""
 
     async def append(self, arrival: Arrival) -> int:
         raise Busy("the database is away")
@@ -32,7 +32,7 @@ async def test_a_webhook_is_refused_if_the_disk_of_the_spool_is_full(
     file = tmp_path / "spool.db"
     make_database(file)
     spool = open_spool(file, SystemClock())
-    inbox = SpoolingInbox(Away(), spool, SystemClock(), accepts=True)
+    inbox = SpoolingInbox(UnavailableDatabase(), spool, SystemClock(), accepts=True)
     await inbox.start()
 
     def fill(connection: sqlite3.Connection) -> None:

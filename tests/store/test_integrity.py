@@ -23,7 +23,7 @@ CLOCK = SystemClock()
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """A database with an index that lacks a row of its table, as after a bad log."""
+    """Return a database with a row that is missing in an index."""
     path = tmp_path / "backhaul.db"
     open_store(path, CLOCK)
     with closing(sqlite3.connect(path)) as connection:
@@ -51,17 +51,17 @@ def integrity(path: Path, *, deep: bool) -> tuple[State, str]:
 
 
 def test_the_quick_check_says_that_it_compares_no_index(database: Path) -> None:
-    state, said = integrity(database, deep=False)
+    state, text = integrity(database, deep=False)
     assert state is State.OK
-    assert "no index was compared" in said
-    assert "doctor --deep" in said
-    assert "every page can be read" not in said
+    assert "no index was compared" in text
+    assert "doctor --deep" in text
+    assert "every page can be read" not in text
 
 
 def test_the_deep_check_finds_an_index_that_lacks_a_row(database: Path) -> None:
-    state, said = integrity(database, deep=True)
+    state, text = integrity(database, deep=True)
     assert state is State.FAIL
-    assert "commands_lane" in said
+    assert "commands_lane" in text
 
 
 def test_a_backup_with_such_an_index_is_neither_made_nor_restored(

@@ -18,7 +18,7 @@ from backhaul.store.sqlite import moved_files
 from backhaul.store.sqlite import moving as in_file
 from scenes.postgres import postgres
 from scenes.waiting import await_true
-from store.move_places import contents, fill, is_usable, moved, some_rows
+from store.move_places import contents, fill, is_usable, move, some_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ KINDS = (
 STEPS = ("begin", "receive", "complete", "commit", "put_mark", "finish", "rename")
 POINTS = [f"{step}:{when}" for step in STEPS for when in ("before", "after")]
 UNTOUCHED = POINTS[: POINTS.index("put_mark:after")]
-"""The source is as it was until its mark is written."""
+"""The source does not change before its mark is written."""
 WATCHED = {module.__file__ for module in (moving, in_server, in_file, moved_files)}
 _OTHERS = """
     SELECT count(*) FROM pg_stat_activity
@@ -62,19 +62,19 @@ def places(to: str, server: Postgres, folder: Path) -> tuple[Place, Place]:
     if to == "PostgreSQL":
         return path, server.empty()
     url = server.empty()
-    moved(path, url)
+    move(path, url)
     return url, folder / "back.db"
 
 
 def in_a_process(server: Postgres, work: Callable[[], object]) -> bool:
-    """Do the work in a process of its own; return whether it was killed."""
+    """Do the work in a new process; return whether it was killed."""
     child = os.fork()
     if child == 0:
         with suppress(BaseException):
             work()
         os._exit(0)
     _, status = os.waitpid(child, 0)
-    # The server ends the session of a killed program when it next hears of it.
+    # The server ends a killed program's session only when it next uses the socket.
     with closing(server.connect("public")) as connection:
         await_true(
             lambda: connection.execute(_OTHERS).fetchone() == (0,), "it is alone"
@@ -86,9 +86,9 @@ def move_killed_at(
     point: str,
     source: Place,
     target: Place,
-    move: Callable[[Place, Place], object] = moved,
+    move: Callable[[Place, Place], object] = move,
 ) -> None:
-    """Move, and die before or after a step; of many the one in the middle."""
+    """Move, and kill the process before or after a step (the middle one of several)."""
     step, _, when = point.partition(":")
     met = 0
 
@@ -113,7 +113,7 @@ def move_killed_at(
 
 
 def move_killed_in(line: int, source: Place, target: Place) -> None:
-    """Move, and die before the `line`-th line of the last steps that is new."""
+    """Move, and kill the process before the `line`-th new line of the last steps."""
     seen: set[tuple[str, int]] = set()
 
     def tracing(frame: FrameType, event: str, _: object) -> Any:
@@ -127,11 +127,11 @@ def move_killed_in(line: int, source: Place, target: Place) -> None:
         return tracing
 
     sys.settrace(tracing)
-    moved(source, target)
+    move(source, target)
 
 
 def require_one_in_use(source: Place, target: Place, rows: dict[str, list[Row]]) -> str:
-    """Require that at most one of both is usable, with all rows; return which."""
+    """Check that at most one of both is usable, with all rows; return it."""
     usable = [place for place in (source, target) if is_usable(place)]
     assert len(usable) <= 1
     for place in usable:
@@ -140,9 +140,9 @@ def require_one_in_use(source: Place, target: Place, rows: dict[str, list[Row]])
 
 
 def complete(source: Place, target: Place, rows: dict[str, list[Row]]) -> None:
-    """Run the move again, unless it was killed behind its last step."""
+    """Run the move again, unless the kill came after its last step."""
     if isinstance(source, str) or source.exists():
-        moved(source, target)
+        move(source, target)
     assert require_one_in_use(source, target, rows) == "target"
 
 
@@ -168,7 +168,7 @@ def test_a_killed_move_is_run_again(
 def test_a_kill_in_the_last_steps_never_leaves_two_databases_in_use(
     server: Postgres, tmp_path: Path
 ) -> None:
-    """From a file, where a mark, a log and a name are changed one after the other."""
+    """A move from a file changes a mark, a log and a name one after the other."""
     ends = []
     for line in range(1, 1_000):
         source, target = places("PostgreSQL", server, tmp_path / f"{line}")
@@ -197,7 +197,7 @@ def test_a_server_that_dies_leaves_the_source_in_use(
     with monkeypatch.context() as patched:
         patched.setattr(in_server.PostgresTarget, "commit", after_the_end)
         with pytest.raises(BackhaulError, match="Run the command again"):
-            moved(path, url)
+            move(path, url)
     server.start()
     assert path.read_bytes() == file
     assert require_one_in_use(path, url, rows) == "source"

@@ -47,14 +47,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 class Failure(OSError):
-    """What a disk says."""
+    """The error of a disk."""
 
 
 @pytest.mark.parametrize("state", WORST[:6], ids="-".join)
 def test_a_step_that_fails_leaves_all_as_it_was(
     files: Files, tmp_path: Path, state: tuple[str, ...], monkeypatch: Any
 ) -> None:
-    """Each rename and each flush of the placing fails once, and the checks as well."""
+    """Each rename, each flush and each check of a restore fails once."""
     place = tmp_path / "backhaul.db"
     place_files(files, place, state)
     before = list_place(place)
@@ -97,7 +97,7 @@ def test_a_step_that_fails_leaves_all_as_it_was(
 def killed_at(line: int, work: Callable[[], object]) -> bool:
     """Do the work in a process that is killed before a line of `placing`.
 
-    Return whether it was: False means that the work has fewer lines.
+    Return True if it was killed; False means that the work has fewer lines.
     """
     child = os.fork()
     if child == 0:
@@ -129,7 +129,7 @@ def killed_at(line: int, work: Callable[[], object]) -> bool:
 def test_a_kill_leaves_the_old_place_or_the_restored_one(
     files: Files, tmp_path: Path, state: tuple[str, ...]
 ) -> None:
-    """Before each line that moves something, and again while that is undone."""
+    """The kill comes before each line that moves a file, also during the undo."""
     restored = {"": files.backup.read_bytes()}
     ends = set()
     for line in range(1, 1_000):
@@ -154,7 +154,7 @@ def test_a_kill_leaves_the_old_place_or_the_restored_one(
 
 
 def replace(backup: Path, place: Path) -> None:
-    """Put a backup in its place without the checks, which take long."""
+    """Restore a backup without the checks, which take long."""
     fresh = place.with_name("fresh")
     fresh.write_bytes(backup.read_bytes())
     file_replacement.put_in_place(fresh, place, place.with_name("aside"), lambda: None)
@@ -166,7 +166,7 @@ def _die(_: Path) -> None:
 
 @pytest.fixture
 def interrupted(files: Files, tmp_path: Path) -> Path:
-    """A place with a restore that was killed once the backup was in place."""
+    """Return a place where a restore was killed after it placed the backup."""
     place = tmp_path / "backhaul.db"
     place_files(files, place, (OWN, OWN, OWN, ABSENT))
 
@@ -206,7 +206,7 @@ def test_a_database_that_was_put_there_since_is_not_removed(
     interrupted: Path, files: Files
 ) -> None:
     interrupted.unlink()
-    interrupted.with_name("other").touch()  # so that the inode is not given out again
+    interrupted.with_name("other").touch()  # so that the inode is not reused
     interrupted.write_bytes(files.backup.read_bytes())
     with pytest.raises(
         BackhaulError, match="another program has replaced this file since then"
@@ -218,7 +218,7 @@ def test_a_database_that_was_put_there_since_is_not_removed(
 def test_no_start_with_an_empty_database_where_a_restore_was_interrupted(
     files: Files, tmp_path: Path
 ) -> None:
-    """Until the restore is run again, or the operator decides otherwise."""
+    """The restore must be run again, or the operator decides otherwise."""
     place = tmp_path / "backhaul.db"
 
     def work() -> None:
@@ -237,7 +237,7 @@ def test_no_start_with_an_empty_database_where_a_restore_was_interrupted(
 def test_a_log_of_the_restored_database_does_not_stay_beside_the_old_one(
     files: Files, tmp_path: Path
 ) -> None:
-    """As of a program that opened the database before the restore was undone."""
+    """A program may have opened the database before the restore was undone."""
     place = tmp_path / "backhaul.db"
     place_files(files, place, (OWN, ABSENT, ABSENT, ABSENT))
     before = list_place(place)
@@ -261,7 +261,7 @@ def test_a_disturbed_place_before_the_check_undoes_the_restore(
     suffix: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A foreign log that lies there again, or a changed character in a row."""
+    """The place has a foreign log again, or one character of a row changed."""
     place = tmp_path / "backhaul.db"
     place_files(files, place, state)
     before, check = list_place(place), file_backup.check

@@ -25,7 +25,7 @@ from scenes import stored
 from scenes.cluster_members import became_owner
 from scenes.databases import write
 from scenes.postgres import postgres
-from store.move_places import contents, fill, is_usable, moved, some_rows
+from store.move_places import contents, fill, is_usable, move, some_rows
 from store.test_interrupted_moves import (
     POINTS,
     UNTOUCHED,
@@ -64,7 +64,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def receive(url: str, *bodies: str) -> None:
-    """Accept webhooks as a daemon that only receives, and that nobody may own."""
+    """Accept webhooks as a standby, and never become the owner."""
 
     async def run() -> None:
         store = open_store(url, CLOCK, new_member())
@@ -80,7 +80,7 @@ def receive(url: str, *bodies: str) -> None:
 
 
 def own(url: str) -> list[str]:
-    """Take over as the new owner, and fold; return the bodies that were folded."""
+    """Take over as the new owner, and fold; return the folded bodies."""
 
     async def run() -> list[str]:
         store = open_store(url, CLOCK, new_member())
@@ -101,8 +101,8 @@ def move_live(source: Place, target: Place) -> None:
     move_database(source, target, CLOCK, lambda _: None, live=True)
 
 
-def require_whole(url: str, rows: dict[str, list[Row]], *received: str) -> None:
-    """Require everything of the file, what was received, and that it is folded."""
+def check_complete(url: str, rows: dict[str, list[Row]], *received: str) -> None:
+    """Check that the rows of the file and all received events are there and folded."""
     found = contents(url)
     bodies = [body.encode() for body in received]
     more = [row for row in found["inbox"] if row not in rows["inbox"]]
@@ -124,7 +124,7 @@ def test_webhooks_are_received_before_the_file_is_moved(path: Path, url: str) ->
     receive(url, "3")
     move_live(path, url)
     assert not path.exists()
-    require_whole(url, rows, "1", "2", "3")
+    check_complete(url, rows, "1", "2", "3")
 
 
 def test_no_program_counts_through_the_gap_between_the_ids(
@@ -162,7 +162,7 @@ def test_a_daemon_goes_on_with_the_file_meanwhile(path: Path, url: str) -> None:
     write(path, "INSERT INTO kv (name, value) VALUES ('later', '1')")
     rows = contents(path)
     move_live(path, url)
-    require_whole(url, rows, "1")
+    check_complete(url, rows, "1")
 
 
 def test_a_webhook_is_accepted_at_each_step(
@@ -189,7 +189,7 @@ def test_a_webhook_is_accepted_at_each_step(
             monkeypatch.setattr(kind, step, accepting(vars(kind)[step]))
     move_live(path, url)
     assert len(accepted) > len(rows)
-    require_whole(url, rows, *accepted)
+    check_complete(url, rows, *accepted)
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -212,7 +212,7 @@ def test_a_killed_live_move_is_run_again(
         assert not is_usable(path)
     if path.exists():
         move_live(path, url)
-    require_whole(url, rows, *received)
+    check_complete(url, rows, *received)
 
 
 def test_a_killed_preparation_is_run_again(
@@ -232,7 +232,7 @@ def test_a_killed_preparation_is_run_again(
     prepare_live_move(path, url, CLOCK)
     receive(url, "1")
     move_live(path, url)
-    require_whole(url, rows, "1")
+    check_complete(url, rows, "1")
 
 
 def test_a_revoked_secret_is_known_before_the_move(path: Path, url: str) -> None:
@@ -250,7 +250,7 @@ def test_a_plain_move_keeps_received_events(path: Path, url: str) -> None:
     prepare_live_move(path, url, CLOCK)
     receive(url, "1")
     with pytest.raises(BackhaulError, match="add --live to complete that move"):
-        moved(path, url)
+        move(path, url)
     assert is_usable(path)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROWS = 3 * SCANNED - 1
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _N = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})"
-# The first row of each list is the only one of its topic, kind and reason.
+# the first row of each list is the only one with its topic, kind and reason
 _FILL = (
     f"""
     INSERT INTO inbox (id, store, kind, topic, received_at, headers, body)
@@ -73,7 +73,7 @@ def filled(place: Path) -> None:
 def pages(
     place: Place, rows: str, read: Callable[..., list[int]], **terms: Any
 ) -> list[list[int]]:
-    """Return what each page shows, until one has searched the end of the list."""
+    """Return the rows of each page, until a page reached the end of the list."""
     wanted, after = Filter(**terms), None
     found: list[list[int]] = []
     with database_at(place).reader() as reader:
@@ -148,7 +148,7 @@ def test_times_bound_the_search(place: Path) -> None:
 
 
 class Explained:
-    """Runs each statement, and remembers the steps of its plan."""
+    """Runs each statement, and records the steps of its plan."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection

@@ -58,7 +58,7 @@ def columns_written(said: list[str]) -> dict[str, set[str]]:
 
 
 def test_only_changed_rows_are_written(connection: sqlite3.Connection) -> None:
-    """An UPDATE that names a column writes to every index of it."""
+    """An UPDATE of a column writes to every index with the column."""
     assert len(written(connection, note="one")) == 2
     assert columns_written(written(connection, note="two")) == {"orders": {"document"}}
     sent = payloads.item(fulfilledQuantity=2)
@@ -73,10 +73,10 @@ def test_only_changed_rows_are_written(connection: sqlite3.Connection) -> None:
 def test_a_changed_order_keeps_the_rows_of_itself_and_of_its_lines(
     connection: sqlite3.Connection,
 ) -> None:
-    """A row that is deleted and written again costs every index of it two writes."""
+    """To delete and insert a row costs two writes in each of its indexes."""
     lines = [payloads.item(f"li_{number}") for number in range(3)]
     written(connection, items=lines)
-    # Behind another order's rows, a row that is written again gets another place.
+    # after another order's rows, a row that is inserted again gets a new rowid
     written(connection, id_="ord_9", items=[payloads.item("li_9")])
     places = "SELECT 'order', rowid, id FROM orders UNION ALL SELECT 'line', rowid, id"
     places += " FROM order_items WHERE id < 'li_2'"

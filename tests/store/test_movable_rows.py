@@ -25,7 +25,7 @@ DAMAGE = "so the row is damaged"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A database with one row in some tables."""
+    """Return a database with one row in some tables."""
     rows = {name: found[:1] for name, found in some_rows().items()}
     fill(tmp_path / "backhaul.db", rows)
     return tmp_path / "backhaul.db"
@@ -89,7 +89,7 @@ def test_json_that_only_resembles_damage_is_moved(path: Path, text: str) -> None
 
 
 def test_rows_of_one_kind_do_not_excuse_another(path: Path) -> None:
-    """The types of a right row are remembered, those of a wrong one are not."""
+    """The move caches the types of valid rows only."""
     delete_rows(path, "kv")
     fill(path, {"kv": [("a", "1"), ("b", "2"), ("c", "3")]})
     overwrite(path, "kv", {"value": b"2"}, name="b")
@@ -107,7 +107,7 @@ def test_nothing_else_is_changed_on_the_way(path: Path) -> None:
 
 
 def test_every_document_whose_members_are_read_is_known() -> None:
-    """PostgreSQL ends a query over all rows at the first one that is not JSON."""
+    """In PostgreSQL one row without valid JSON fails a query over all rows."""
     readers = "member|number|flag|has|elements|document"
     pattern = re.compile(rf'\b(?:{readers})\("(\w+\.)?(\w+)"')
     read_in_sql = {
@@ -116,6 +116,6 @@ def test_every_document_whose_members_are_read_is_known() -> None:
         for _, column in pattern.findall(file.read_text())
     }
     columns = [column for table in tables() for column in table.columns]
-    # `value` is that of an element, not of the table `kv`.
+    # this `value` belongs to an element, not to the table `kv`
     read_columns = read_in_sql & {column.name for column in columns} - {"value"}
     assert read_columns == {column.name for column in columns if is_json(column)}

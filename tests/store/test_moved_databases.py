@@ -28,7 +28,7 @@ MARK = Mark("5e7f", NEW, "backhaul.db 7", "2026-03-01T12:00:00.000Z")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A database with the mark of a move."""
+    """Return a database with the mark of a move."""
     path = tmp_path / "backhaul.db"
     make_database(path)
     write(path, "INSERT INTO kv VALUES ('epoch', '7')")
@@ -98,7 +98,7 @@ def test_an_incomplete_copy_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_an_operator_can_restore_the_file_of_a_moved_database(path: Path) -> None:
-    """If PostgreSQL is lost: as from any backup, so nothing is sent twice."""
+    """After the loss of PostgreSQL: as from any backup, so nothing is sent twice."""
     aside = moved_files.rename(path)
     assert restoring.drill(aside, CLOCK).rows["inbox"] == 0
     restoring.restore(aside, path, ["main"], CLOCK)

@@ -50,8 +50,8 @@ TABLES = {
 }
 
 
-class Meddler:
-    """What somebody has installed for sqlite-utils."""
+class Plugin:
+    """A plugin for sqlite-utils that is installed."""
 
     def __init__(self) -> None:
         self.prepared = 0
@@ -71,7 +71,7 @@ def test_a_new_file_gets_every_table(tmp_path: Path) -> None:
 
 def test_plugins_of_the_library_are_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "backhaul.db"
-    meddler = Meddler()
+    meddler = Plugin()
     pm.register(meddler)
     try:
         pending(path)
@@ -84,18 +84,18 @@ def test_plugins_of_the_library_are_not_loaded(tmp_path: Path) -> None:
 
 
 def test_a_file_without_read_permission_is_not_called_damaged(tmp_path: Path) -> None:
-    """Who believed it would restore a backup over a database that is whole."""
+    """Otherwise an operator might restore a backup over an intact database."""
     path = tmp_path / "backhaul.db"
     open_store(path, SystemClock())
     for side in ("-wal", "-shm"):
         path.with_name(path.name + side).unlink(missing_ok=True)
     path.with_name(f"{path.name}-wal").mkdir()
-    with pytest.raises(BackhaulError, match="cannot be read: unable to open") as told:
+    with pytest.raises(BackhaulError, match="cannot be read: unable to open") as error:
         pending(path)
-    assert not isinstance(told.value, CorruptData)
-    with pytest.raises(BackhaulError, match="cannot be read: unable to open") as told:
+    assert not isinstance(error.value, CorruptData)
+    with pytest.raises(BackhaulError, match="cannot be read: unable to open") as error:
         file_backup.open_beside(path)
-    assert not isinstance(told.value, CorruptData)
+    assert not isinstance(error.value, CorruptData)
     (found,) = check(path)
     assert (found.check, found.state, "restore" in found.fix) == (
         "database",
@@ -117,7 +117,7 @@ def test_a_damaged_or_foreign_file_is_reported_as_such(tmp_path: Path) -> None:
 
 
 def test_a_schema_that_is_cut_off_leaves_nothing_half_made(tmp_path: Path) -> None:
-    """It is made in one commit: the file may not grow to all of its steps."""
+    """The schema is created in one commit, even if the file cannot grow enough."""
     path = tmp_path / "backhaul.db"
     script = (
         "import resource, sys\nfrom pathlib import Path\n"
@@ -214,7 +214,7 @@ def test_a_newer_database_is_refused_in_words(tmp_path: Path) -> None:
 
 @pytest.fixture
 def unreleased(tmp_path: Path) -> Path:
-    """A database that a version before the first release made."""
+    """Return a database of a version before the first release."""
     path = tmp_path / "unreleased.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         database = Database(connection)
@@ -300,7 +300,7 @@ def test_a_folder_that_is_made_is_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_a_new_database_is_for_its_owner_only(tmp_path: Path) -> None:
-    """Whoever may enter its folder finds the addresses of people in it."""
+    """The database contains customers' addresses, so only its owner may read it."""
     tmp_path.chmod(0o755)
     path = tmp_path / "backhaul.db"
     open_store(path, SystemClock())
@@ -341,15 +341,15 @@ def test_the_lock_is_private_and_given_back(tmp_path: Path) -> None:
 def test_a_state_folder_that_cannot_be_used_is_reported(
     place: str, reason: str, tmp_path: Path
 ) -> None:
-    """None of these is a bug, and none mends itself: the exit code is 78."""
+    """None of these is a bug, and a restart does not help: the exit code is 78."""
     (tmp_path / "file").touch()
     (tmp_path / "locked" / "backhaul.lock").mkdir(parents=True)
     with (
-        pytest.raises(ConfigurationError, match=reason) as told,
+        pytest.raises(ConfigurationError, match=reason) as error,
         sole_writer(tmp_path / place),
     ):
         pass
-    (found,) = told.value.findings
+    (found,) = error.value.findings
     assert (found.key, str(tmp_path / place) in found.source) == ("state_dir", True)
     assert "name a folder that the daemon can write to" in found.hint
 

@@ -40,8 +40,8 @@ SOON = "2026-03-01T12:00:00.000Z"
 
 
 @dataclass
-class Machine:
-    """What the writer's connection has worked so far."""
+class WorkCounter:
+    """Counts the work of the writer's connection."""
 
     steps: int = 0
 
@@ -60,10 +60,10 @@ class Machine:
 
 
 @asynccontextmanager
-async def counted(path: Path) -> AsyncIterator[tuple[SqliteStore, Machine]]:
-    """Open a store whose work is counted."""
+async def counted(path: Path) -> AsyncIterator[tuple[SqliteStore, WorkCounter]]:
+    """Open a store, and count its work."""
     make_database(path)
-    machine = Machine()
+    machine = WorkCounter()
     store = SqliteStore(path, VirtualClock(), machine.connect)
     store.start()
     try:
@@ -81,7 +81,7 @@ async def claimed(store: SqliteStore, limit: int = 99) -> list[Command]:
     return [command for command, _ in found]
 
 
-async def settle(
+async def end_attempt(
     store: SqliteStore, command: Command, *causes: Cause, **step: Any
 ) -> None:
     attempt = Attempt(SOON, "x", None, "why", None)
@@ -91,7 +91,7 @@ async def settle(
 
 
 async def queue(store: SqliteStore, count: int, lane: str = LANE) -> None:
-    """Plan so many commands in one lane, at once."""
+    """Plan this many commands with one ordering key, at once."""
 
     def behind(record: WaitingRecord, _: MatchReader) -> Matched:
         id_ = f"{record.key:>032}"
@@ -101,32 +101,32 @@ async def queue(store: SqliteStore, count: int, lane: str = LANE) -> None:
     await store.records.accept("books", "main", records, None, behind)
 
 
-async def left_uncertain(store: SqliteStore) -> None:
-    await settle(store, (await claimed(store))[0], Cause.UNKNOWN, due_at=ALWAYS)
+async def leave_uncertain(store: SqliteStore) -> None:
+    await end_attempt(store, (await claimed(store))[0], Cause.UNKNOWN, due_at=ALWAYS)
 
 
-async def left_sending(store: SqliteStore) -> None:
+async def leave_sending(store: SqliteStore) -> None:
     assert len(await claimed(store)) == 1
 
 
-async def left_to_try_again(store: SqliteStore) -> None:
-    await settle(store, (await claimed(store))[0], Cause.NOT_SENT, due_at=ALWAYS)
+async def leave_for_retry(store: SqliteStore) -> None:
+    await end_attempt(store, (await claimed(store))[0], Cause.NOT_SENT, due_at=ALWAYS)
 
 
-async def left_held(store: SqliteStore) -> None:
-    """Held it lets the next one pass, which is under way."""
-    await settle(store, (await claimed(store))[0], Cause.NOT_SENT, held=True)
+async def leave_on_hold(store: SqliteStore) -> None:
+    """Put a command on hold, and send the next one."""
+    await end_attempt(store, (await claimed(store))[0], Cause.NOT_SENT, held=True)
     await plan(store, "fulfill", "ord_1", lane=LANE)
     assert len(await claimed(store)) == 1
 
 
 Block: TypeAlias = "Callable[[SqliteStore], Awaitable[None]]"
-BLOCKS = [left_uncertain, left_sending, left_to_try_again, left_held]
+BLOCKS = [leave_uncertain, leave_sending, leave_for_retry, leave_on_hold]
 SIZES = (50, 500)
 
 
-async def blocked(store: SqliteStore, block: Any, count: int) -> None:
-    """Have so many wait behind what blocks their lane, and some in lanes of theirs."""
+async def plan_blocked(store: SqliteStore, block: Any, count: int) -> None:
+    """Plan commands that wait behind a blocked one, and some with other keys."""
     await plan(store, "fulfill", "ord_1", lane=LANE)
     await block(store)
     await queue(store, count)
@@ -146,16 +146,16 @@ async def test_a_claim_does_not_read_commands_that_wait_their_turn(
             await queue(store, count)
             for number in range(FREE):
                 await plan(store, "fulfill", f"ord_free_{number}")
-            costs.append([await machine.cost(gives(store, n)) for n in (FREE, 0)])
-    assert grown(*costs) == []
+            costs.append([await machine.cost(claims(store, n)) for n in (FREE, 0)])
+    assert grown_costs(*costs) == []
 
 
-async def gives(store: SqliteStore, count: int) -> None:
+async def claims(store: SqliteStore, count: int) -> None:
     assert len(await claimed(store)) == count
 
 
-def grown(few: list[int], many: list[int]) -> list[tuple[int, int]]:
-    """Return the works that cost more beside a queue ten times as long."""
+def grown_costs(few: list[int], many: list[int]) -> list[tuple[int, int]]:
+    """Return the operations that cost more with a queue ten times as long."""
     pairs = list(zip(few, many, strict=True))
     return [(a, b) for a, b in pairs if not 0 < b < a * 1.2 + 50]
 
@@ -164,39 +164,39 @@ def grown(few: list[int], many: list[int]) -> list[tuple[int, int]]:
 async def test_a_lane_is_worked_off_without_reading_its_end(
     cause: Cause, tmp_path: Path
 ) -> None:
-    """Nor does it cost more to stand in line at the end of a long one."""
+    """A new command at the end of a long queue has the same cost."""
     costs = []
     for count in SIZES:
         async with counted(tmp_path / f"{count}.db") as (store, machine):
             await queue(store, count)
             (first,) = await claimed(store)
             works = (
-                settle(store, first, cause),
+                end_attempt(store, first, cause),
                 claimed(store),
                 store.commands.next_due("main", SOON),
                 plan(store, "fulfill", "ord_1", lane=LANE),
             )
             costs.append([await machine.cost(work) for work in works])
-    assert grown(*costs) == []
+    assert grown_costs(*costs) == []
 
 
 async def test_changes_of_a_product_do_not_read_its_lane(tmp_path: Path) -> None:
-    """None is under way, and none may be: each of them would be looked at."""
+    """No command is open, so each of them would be read."""
     costs = []
     for count in SIZES:
         async with counted(tmp_path / f"{count}.db") as (store, machine):
             await store.deliveries.subscribe(BOOKS)
             await queue(store, count, lane="product:prod_1")
             change = payloads.stock_change(at=1, adjustment_id="adj_1")
-            told = payloads.envelope("inventory/level_update", change)
+            text = payloads.envelope("inventory/level_update", change)
             works = (
-                append_and_fold(store, told),
+                append_and_fold(store, text),
                 store.deliveries.fan_out(BOOKS, 9.0),
                 store.deliveries.claim(BOOKS),
             )
             costs.append([await machine.cost(work) for work in works])
             assert rows(store.path, "SELECT state FROM deliveries") == [("sending",)]
-    assert grown(*costs) == []
+    assert grown_costs(*costs) == []
 
 
 REHEARSED = """
@@ -210,45 +210,45 @@ DRY_RUNS = [("*",), ("bench",)]
 
 
 async def claimed_dry(
-    store: SqliteStore, rehearsed: Sequence[str], limit: int = 99
+    store: SqliteStore, dry_run: Sequence[str], limit: int = 99
 ) -> list[Command]:
-    """Claim as in a dry run: what it holds back is set aside before."""
-    while await store.commands.hold_for_dry_run("main", GATES, limit, rehearsed):
+    """Claim as in a dry run, which first puts commands on hold."""
+    while await store.commands.hold_for_dry_run("main", GATES, limit, dry_run):
         pass
-    found = await store.commands.claim("main", GATES, limit, prepare, rehearsed)
+    found = await store.commands.claim("main", GATES, limit, prepare, dry_run)
     return [command for command, _ in found]
 
 
 @pytest.mark.parametrize("own_lanes", [True, False])
-@pytest.mark.parametrize("rehearsed", DRY_RUNS)
+@pytest.mark.parametrize("dry_run", DRY_RUNS)
 async def test_a_claim_does_not_read_commands_held_by_a_dry_run(
-    rehearsed: Sequence[str], own_lanes: bool, tmp_path: Path
+    dry_run: Sequence[str], own_lanes: bool, tmp_path: Path
 ) -> None:
-    """Nor does who is not held back, though they stand before it in its lane."""
+    """The same holds for commands behind them that are not on hold."""
     costs = []
     for count in SIZES:
         async with counted(tmp_path / f"{count}.db") as (store, machine):
             write(store.path, REHEARSED, count, LANE, own_lanes)
-            assert await claimed_dry(store, rehearsed) == []
+            assert await claimed_dry(store, dry_run) == []
             for target in ("ord_1", "ord_2"):
                 await plan(store, "fulfill", target, lane=LANE)
             works = (
-                claimed_dry(store, rehearsed, 1),
-                claimed_dry(store, rehearsed),
+                claimed_dry(store, dry_run, 1),
+                claimed_dry(store, dry_run),
                 store.commands.next_due("main", SOON),
-                store.commands.release_dry_run("main", rehearsed),
+                store.commands.release_dry_run("main", dry_run),
                 plan(store, "fulfill", "ord_1", lane=LANE),
             )
             costs.append([await machine.cost(work) for work in works])
             gone = rows(
                 store.path, "SELECT instance, seq FROM commands WHERE state = 'sending'"
             )
-            assert gone == ([] if "*" in rehearsed else [("courier", count + 1)])
-    assert grown(*costs) == []
+            assert gone == ([] if "*" in dry_run else [("courier", count + 1)])
+    assert grown_costs(*costs) == []
 
 
-def free(path: Path) -> set[str]:
-    """Return who may leave by the promise: the first of each lane with none away."""
+def expected_first(path: Path) -> set[str]:
+    """Return the commands that may be sent: the first of each key with none open."""
     query = "SELECT lane, id, state, hold_reason FROM commands"
     first: dict[str, str] = {}
     away = set()
@@ -260,8 +260,8 @@ def free(path: Path) -> set[str]:
     return {id_ for lane, id_ in first.items() if lane not in away}
 
 
-def meddle(path: Path, chance: random.Random) -> None:
-    """Move or remove rows as whatever part of the program, or a person, may do."""
+def change_rows(path: Path, chance: random.Random) -> None:
+    """Change or delete rows, as any part of the program or an operator may do."""
     known = [row[0] for row in rows(path, "SELECT seq FROM commands ORDER BY seq")]
     for seq in chance.sample(known, min(chance.randrange(4), len(known))):
         if chance.random() < 0.1:
@@ -284,8 +284,8 @@ async def test_whatever_moves_the_first_of_each_lane_leaves_and_no_other(
             for _ in range(chance.randrange(3)):
                 kind = chance.choice(["fulfill", "cancel"])
                 await plan(store, kind, chance.choice(["ord_1", "ord_2"]))
-            meddle(path, chance)
-            expected = free(path)
+            change_rows(path, chance)
+            expected = expected_first(path)
             assert set(flagged(path)) == expected
             if chance.random() < 0.3:
                 assert {command.id for command in await claimed(store)} == expected
@@ -303,7 +303,7 @@ def flagged(path: Path) -> list[str]:
 async def test_a_wrong_lane_flag_releases_no_command_out_of_turn(
     block: Block, tmp_path: Path
 ) -> None:
-    """A disk may flip it, or a hand."""
+    """A disk error or an operator may change the flag."""
     async with counted(tmp_path / "backhaul.db") as (store, _):
         await plan(store, "fulfill", "ord_1", lane=LANE)
         await block(store)

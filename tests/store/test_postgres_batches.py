@@ -72,7 +72,7 @@ def test_a_number_of_any_size_is_compared(connection: Connection, number: int) -
     connection.executemany(ADD, [("a", -7, None, None), ("b", 1, None, None)])
     find = "SELECT number FROM notes WHERE number = ? OR number - ? = 0"
     expected = [(number,)] if number in {-7, 1} else []
-    for _ in range(7):  # it is prepared meanwhile
+    for _ in range(7):  # the statement is prepared meanwhile
         assert connection.execute(find, (number, number)).fetchall() == expected
     many = connection.begin(find, (number, number))
     assert many.fetchall() == expected

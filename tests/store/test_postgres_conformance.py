@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 BACKED_UP = "TestComparedMirrors"
-"""Compares a store with its backup, and this engine makes none."""
+"""Compares a store with its backup; this engine makes no backups."""
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def address(server: Postgres) -> str:
 async def test_a_connection_that_was_lost_at_rest_is_opened_again(
     server: Postgres,
 ) -> None:
-    """Nobody waits for an answer, so nobody notices."""
+    """No request is open, so nothing notices the loss."""
     store = open_store(address(server), SystemClock())
     store.start()
     await store.kv.put("a", "1")
@@ -79,7 +79,7 @@ async def test_a_connection_that_was_lost_at_rest_is_opened_again(
 
 
 async def test_a_new_connection_appends_to_a_new_stream(server: Postgres) -> None:
-    """The new primary may lack the old stream, whose events would never be folded."""
+    """On a new primary without the old stream, its events would never be folded."""
     store = open_store(address(server), SystemClock())
     store.start()
     event = Arrival("main", "delivery", "", "2026-03-01T12:00:00.000Z", b"{}", b"{}")
@@ -94,7 +94,7 @@ async def test_a_new_connection_appends_to_a_new_stream(server: Postgres) -> Non
 
 
 async def test_an_event_that_cannot_be_stored_fails_alone(server: Postgres) -> None:
-    """Its batch is appended again, row by row, and no id is used twice."""
+    """The batch is appended again, row by row, and no id is used twice."""
     store = open_store(address(server), SystemClock())
     store.start()
     event = Arrival("main", "delivery", "", "2026-03-01T12:00:00.000Z", b"{}", b"{}")
@@ -113,7 +113,7 @@ async def test_an_event_that_cannot_be_stored_fails_alone(server: Postgres) -> N
 
 
 async def test_a_slice_reads_about_as_many_events_as_it_folds(server: Postgres) -> None:
-    """The first reads few, the next ones more; each says whether events are left."""
+    """The first slice reads few, the next ones more; each reports if events remain."""
     store = open_store(server.new_database(), SystemClock())
     store.start()
     await append(store, [b"{}"] * (FEWEST + 2 * FEWEST + 1))
@@ -138,7 +138,7 @@ async def test_a_server_that_was_started_again_is_found(server: Postgres) -> Non
 
 
 async def put(store: Store, key: str, value: str) -> None:
-    """Write, as often as the store refuses it for now."""
+    """Write, and retry while the store is busy."""
     while True:
         with suppress(Busy):
             return await store.kv.put(key, value)
@@ -147,7 +147,7 @@ async def put(store: Store, key: str, value: str) -> None:
 def test_a_connection_that_is_lost_in_a_transaction_is_not_opened_again(
     server: Postgres,
 ) -> None:
-    """What the transaction did before is gone."""
+    """The earlier statements of the transaction are lost."""
     connection = Connection(address(server))
     connection.execute("BEGIN")
     connection.execute("SELECT 1")
@@ -163,7 +163,7 @@ def test_a_connection_that_is_lost_in_a_transaction_is_not_opened_again(
 
 
 async def test_a_commit_without_an_answer_ends_the_writer(server: Postgres) -> None:
-    """Whoever was answered may rely on it, and nobody knows what was committed."""
+    """It is unknown what was committed, and other callers rely on answers."""
     store = open_store(address(server), SystemClock())
     server.run(*END_AT_COMMIT)
     store.start()
@@ -179,7 +179,7 @@ async def test_a_commit_without_an_answer_ends_the_writer(server: Postgres) -> N
 async def test_a_lock_of_another_program_makes_it_busy(
     postgres_server: PostgresDatabases,
 ) -> None:
-    """The writer would wait as long as the lock is held, and accept no event."""
+    """Otherwise the writer would wait for the lock, and accept no event."""
     with postgres_server.lent() as url:
         store = open_store(url, SystemClock())
         store.start()
@@ -223,13 +223,13 @@ async def test_a_read_that_outlives_the_store_leaves_no_connection(
 
 
 async def repeat(write: Callable[[], Awaitable[object]]) -> None:
-    """Write until it fails: a session has a new setting only a moment later."""
+    """Write until it fails: a session gets a new setting only a moment later."""
     while True:
         await write()
 
 
 async def test_a_server_that_only_reads_makes_it_busy(server: Postgres) -> None:
-    """A provider sets this for all sessions when the disk is full."""
+    """Hosting providers set this for all sessions when the disk is full."""
     url = server.new_database()
     store = open_store(url, SystemClock())
     store.start()

@@ -42,10 +42,10 @@ def three() -> Iterator[Nodes]:
 
 @pytest.fixture
 def nodes(three: Nodes) -> Iterator[Nodes]:
-    """The servers, with every setting reset at the end."""
+    """Return the servers; reset every setting at the end."""
     three.primary.run(f"GRANT pg_read_all_stats TO {ROLE}")
     yield three
-    configure(three)  # first: until then a commit may wait for a replica
+    configure(three)  # first, because a commit may wait for a replica until then
     three.primary.run(
         f"ALTER ROLE {ROLE} RESET ALL",
         f"ALTER ROLE {ROLE} IN DATABASE postgres RESET ALL",
@@ -56,7 +56,7 @@ def nodes(three: Nodes) -> Iterator[Nodes]:
 
 
 def configure(nodes: Nodes, **settings: str) -> None:
-    """Let the primary's configuration have these settings, and wait until it does."""
+    """Set these settings on the primary, and wait until they apply."""
     changes = [f"SET {name} = '{value}'" for name, value in settings.items()]
     nodes.primary.run(*(f"ALTER SYSTEM {each}" for each in ("RESET ALL", *changes)))
     nodes.primary.reload()
@@ -65,14 +65,14 @@ def configure(nodes: Nodes, **settings: str) -> None:
         def is_read() -> bool:
             return dict(connection.execute(CHANGED).fetchall()) == settings
 
-        # The server reads it before its sessions do.
+        # the server reads the configuration before its sessions do
         await_true(is_read, "the configuration is read")
 
 
-def found_at(
+def findings(
     server: Postgres, *, quorum: bool = True, options: str = ""
 ) -> list[Finding]:
-    """Return what the daemon's role finds."""
+    """Return the findings of a check with the daemon's role."""
     place = f"{ROLE}:{PASSWORD}@127.0.0.1:{server.port}/postgres?{options}"
     connection = Connection(f"postgresql://{place}")
     try:
@@ -87,37 +87,37 @@ def only(found: list[Finding]) -> Finding:
 
 
 def await_problem(nodes: Nodes, beginning: str) -> None:
-    """Wait until a finding begins so: the primary notices a replica's end later."""
+    """Wait for a finding that starts so: the primary notices a replica's end late."""
 
     def is_found() -> bool:
-        problems = [each.problem for each in found_at(nodes.primary)]
+        problems = [each.problem for each in findings(nodes.primary)]
         return [each.startswith(beginning) for each in problems] == [True]
 
     await_true(is_found, beginning)
 
 
 def await_no_problem(nodes: Nodes) -> None:
-    await_true(lambda: found_at(nodes.primary) == [], "nothing is found")
+    await_true(lambda: findings(nodes.primary) == [], "nothing is found")
 
 
-def follow(finding: Finding, nodes: Nodes) -> None:
-    """Run the statement that a finding suggests."""
+def run_suggestion(finding: Finding, nodes: Nodes) -> None:
+    """Execute the statement that a finding suggests."""
     assert finding.hint.startswith(RUN)
     nodes.primary.run(finding.hint.removeprefix(RUN))
 
 
 def test_no_problem_is_found_where_a_replica_confirms(nodes: Nodes) -> None:
-    assert found_at(nodes.primary) == []
-    assert found_at(nodes.primary, quorum=False) == []
+    assert findings(nodes.primary) == []
+    assert findings(nodes.primary, quorum=False) == []
 
 
 def test_the_check_names_the_grant_that_an_ordinary_role_lacks(nodes: Nodes) -> None:
     nodes.primary.run(f"REVOKE pg_read_all_stats FROM {ROLE}")
-    finding = only(found_at(nodes.primary))
+    finding = only(findings(nodes.primary))
     assert finding.key == "pg_stat_replication"
     assert finding.source == f"PostgreSQL at 127.0.0.1:{nodes.primary.port}"
-    follow(finding, nodes)
-    assert found_at(nodes.primary) == []
+    run_suggestion(finding, nodes)
+    assert findings(nodes.primary) == []
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_a_commit_that_does_not_wait_is_found_where_it_was_set(
     nodes: Nodes, where: str
 ) -> None:
     nodes.primary.run(f"{where} SET synchronous_commit = off")
-    assert only(found_at(nodes.primary, quorum=False)).key == "synchronous_commit"
-    finding = only(found_at(nodes.primary))
+    assert only(findings(nodes.primary, quorum=False)).key == "synchronous_commit"
+    finding = only(findings(nodes.primary))
     assert finding.problem.endswith("before it is on any disk")
-    follow(finding, nodes)
-    assert found_at(nodes.primary) == []
+    run_suggestion(finding, nodes)
+    assert findings(nodes.primary) == []
 
 
 @pytest.mark.parametrize("level", ["local", "remote_write"])
@@ -145,20 +145,20 @@ def test_a_commit_that_waits_for_one_disk_is_enough_for_one_server(
     nodes: Nodes, level: str
 ) -> None:
     options = f"options=-csynchronous_commit%3D{level}"
-    finding = only(found_at(nodes.primary, options=options))
+    finding = only(findings(nodes.primary, options=options))
     assert finding.problem.endswith("before a replica has it on disk")
     assert "[database] url" in finding.hint
-    assert found_at(nodes.primary, quorum=False, options=options) == []
+    assert findings(nodes.primary, quorum=False, options=options) == []
 
 
 def test_a_commit_that_waits_for_more_is_no_problem(nodes: Nodes) -> None:
     options = "options=-csynchronous_commit%3Dremote_apply"
-    assert found_at(nodes.primary, options=options) == []
+    assert findings(nodes.primary, options=options) == []
 
 
 def test_the_configuration_of_the_server_is_named(nodes: Nodes) -> None:
     configure(nodes, synchronous_commit="local")
-    assert "the server's configuration" in only(found_at(nodes.primary)).hint
+    assert "the server's configuration" in only(findings(nodes.primary)).hint
 
 
 def test_a_session_that_another_program_changed_is_found(nodes: Nodes) -> None:
@@ -171,8 +171,8 @@ def test_a_session_that_another_program_changed_is_found(nodes: Nodes) -> None:
 
 def test_a_primary_that_waits_for_no_replica_is_found(nodes: Nodes) -> None:
     configure(nodes, synchronous_standby_names="")
-    assert only(found_at(nodes.primary)).key == "synchronous_standby_names"
-    assert found_at(nodes.primary, quorum=False) == []
+    assert only(findings(nodes.primary)).key == "synchronous_standby_names"
+    assert findings(nodes.primary, quorum=False) == []
 
 
 @pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
@@ -180,8 +180,8 @@ def test_a_server_that_a_power_loss_damages_is_found(
     nodes: Nodes, setting: str
 ) -> None:
     configure(nodes, **{setting: "off"})
-    assert only(found_at(nodes.primary)).key == setting
-    assert only(found_at(nodes.primary, quorum=False)).key == setting
+    assert only(findings(nodes.primary)).key == setting
+    assert only(findings(nodes.primary, quorum=False)).key == setting
 
 
 @pytest.mark.parametrize("names", ["b", "*", "FIRST 1 (b, c)", "any 2 (b, c)"])
@@ -203,9 +203,9 @@ def test_too_few_replicas_are_found_however_they_are_named(
 def test_missing_replicas_are_counted(nodes: Nodes) -> None:
     one, other = nodes.standbys
     one.stop()
-    assert found_at(nodes.primary) == []
+    assert findings(nodes.primary) == []
     configure(nodes, synchronous_standby_names="b")
-    await_problem(nodes, "0 of the 1 replicas")  # the other one need not confirm
+    await_problem(nodes, "0 of the 1 replicas")  # the other replica need not confirm
     configure(nodes, synchronous_standby_names="ANY 2 (b, c)")
     await_problem(nodes, "1 of the 2 replicas")
     other.stop()
@@ -216,21 +216,21 @@ def test_missing_replicas_are_counted(nodes: Nodes) -> None:
 
 
 def test_a_replica_is_not_mistaken_for_a_primary(nodes: Nodes) -> None:
-    finding = only(found_at(nodes.standbys[0], quorum=False))
+    finding = only(findings(nodes.standbys[0], quorum=False))
     assert "target_session_attrs=read-write" in finding.hint
 
 
 def test_doctor_refuses_for_a_quorum_and_warns_otherwise(nodes: Nodes) -> None:
-    def said(*, quorum: bool) -> list[tuple[State, str]]:
+    def text(*, quorum: bool) -> list[tuple[State, str]]:
         found = storage.check_database(nodes.url, quorum=quorum)
         return [(each.state, each.fix) for each in found if each.check == "durability"]
 
-    assert said(quorum=True) == [(State.OK, "")]
-    assert said(quorum=False) == [(State.OK, "")]
+    assert text(quorum=True) == [(State.OK, "")]
+    assert text(quorum=False) == [(State.OK, "")]
     configure(nodes, fsync="off", synchronous_standby_names="")
-    assert [state for state, _ in said(quorum=True)] == [State.FAIL, State.FAIL]
-    assert [state for state, _ in said(quorum=False)] == [State.WARN]
-    assert "fsync = on" in said(quorum=False)[0][1]
+    assert [state for state, _ in text(quorum=True)] == [State.FAIL, State.FAIL]
+    assert [state for state, _ in text(quorum=False)] == [State.WARN]
+    assert "fsync = on" in text(quorum=False)[0][1]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ async def opened(url: str) -> PostgresStore:
 
 
 async def put(store: PostgresStore, *names: str) -> None:
-    """Write each name until the store confirms it."""
+    """Write each name, and retry until the store confirms it."""
     for name in names:
         await put_one(store, name)
 
@@ -63,12 +63,12 @@ async def put_one(store: PostgresStore, name: str) -> None:
 
 
 async def write_unknown(store: PostgresStore) -> None:
-    """Write as a unit that must not run twice, so that its commit must be known."""
+    """Write in a unit that must not run twice, so its commit must be known."""
     await store.engine.write(lambda connection: kv.put(connection, UNKNOWN, "kept"))
 
 
 def waiting_commit(nodes: Nodes) -> int:
-    """Return the process whose commit waits for a replica, once there is one."""
+    """Wait for a process whose commit waits for a replica; return its id."""
     with nodes.connect() as connection:
 
         def waiting() -> list[int]:
@@ -85,14 +85,14 @@ async def cut_before(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
 
 
 async def cut_after(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
-    """Lose the connection when the server has answered COMMIT."""
+    """Lose the connection after the server answered COMMIT."""
     relay.cut_after = b"COMMIT"
     with pytest.raises(Busy):
         await write_unknown(store)
 
 
 async def killed(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
-    """Lose the server while COMMIT waits for a replica, to which nothing is sent."""
+    """Lose the server while COMMIT waits for a replica that receives nothing."""
     for standby in nodes.standbys:
         await asyncio.to_thread(nodes.stall, standby)
     writing = asyncio.ensure_future(write_unknown(store))
@@ -111,7 +111,7 @@ Loss: TypeAlias = "Callable[[Nodes, Relay, PostgresStore], Awaitable[None]]"
 async def test_an_unknown_commit_ends_the_writer_and_loses_no_other(
     nodes: Nodes, lose: Loss, is_kept: bool
 ) -> None:
-    """The daemon is told the same each time, though the commit is there or not."""
+    """The daemon gets the same error, whether the commit succeeded or not."""
     names = [str(number) for number in range(ROWS)]
     async with tcp_relay(nodes.primary.port) as relay:
         store = await opened(address(relay.port))
@@ -144,7 +144,7 @@ async def test_a_store_at_rest_follows_the_new_primary(nodes: Nodes) -> None:
 
 
 def test_a_commit_whose_wait_was_cancelled_is_unknown(nodes: Nodes) -> None:
-    """The server answers it as if nothing was the matter."""
+    """The server answers such a commit like a normal one."""
     nodes.primary.run("CREATE TABLE kept (number integer)")
     connection = Connection(nodes.url)
     connection.execute("BEGIN")
@@ -161,7 +161,7 @@ def test_a_commit_whose_wait_was_cancelled_is_unknown(nodes: Nodes) -> None:
 
 
 def test_a_writer_leaves_a_server_that_is_a_standby(nodes: Nodes) -> None:
-    """A load balancer may have led it there; the next connection may do better."""
+    """A load balancer may have chosen it; the next connection may be better."""
     connection = Connection(address(nodes.standbys[0].port))
     connection.execute("BEGIN")
     with pytest.raises(psycopg.OperationalError, match="the server only reads"):

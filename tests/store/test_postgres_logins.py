@@ -33,7 +33,7 @@ def url(postgres_server: PostgresDatabases) -> Iterator[str]:
 
 @asynccontextmanager
 async def joined(url: str, name: str) -> AsyncIterator[PostgresStore]:
-    """Open the database as a member; nobody owns it."""
+    """Open the database as a member; it has no owner."""
     member = Member(name, f"host of {name}", "0.1.0")
     store = open_store(url, SystemClock(), member)
     store.start()

@@ -62,7 +62,7 @@ def url(databases: PostgresDatabases) -> Iterator[str]:
         yield lent
 
 
-async def shared_out(first: PostgresStore, second: PostgresStore) -> None:
+async def share_stores(first: PostgresStore, second: PostgresStore) -> None:
     """Let the first member own store `one`, and the second `two`."""
     await owning(first)
     while surplus := (await first.ownership.balance()).surplus:
@@ -106,7 +106,7 @@ async def test_an_event_that_becomes_visible_late_is_folded(url: str) -> None:
 async def test_an_event_that_becomes_visible_during_a_fold_hides_no_later_one(
     url: str,
 ) -> None:
-    """Whoever waits until all is folded would wait for ever otherwise."""
+    """Otherwise a wait for the end of folding would never end."""
     async with joined(url, "a") as store:
         await owning(store)
         with closing(Connection(url)) as other:
@@ -128,7 +128,7 @@ async def test_an_event_that_becomes_visible_during_a_fold_hides_no_later_one(
 
 async def test_a_store_is_folded_by_its_owner_only(url: str) -> None:
     async with joined(url, "a", BOTH) as first, joined(url, "b", BOTH) as second:
-        await shared_out(first, second)
+        await share_stores(first, second)
         for name in (*BOTH, *BOTH):
             await append(second, f"by {name}", name=name)
         assert (await fold_with(first, fold_to_body)).folded == 2
@@ -153,7 +153,7 @@ async def test_a_store_is_folded_on_where_its_last_owner_stopped(url: str) -> No
 async def test_waiting_events_of_a_store_are_folded_though_its_stream_has_grown(
     url: str,
 ) -> None:
-    """The new owner has seen the stream already: it folds another store of it."""
+    """The new owner read the stream before, for another store."""
     async with joined(url, "b", ["two"]) as second:
         await owning(second)
         await append(second, "seen by b", name="one")
@@ -226,9 +226,9 @@ async def test_a_poll_of_an_idle_database_costs_the_same_for_any_number_of_store
 async def test_a_change_of_another_store_hides_no_change_from_the_index(
     url: str,
 ) -> None:
-    """The ids of changes become visible out of their order, over all stores."""
+    """Over all stores, ids of changes become visible out of order."""
     async with joined(url, "a", BOTH) as first, joined(url, "b", BOTH) as second:
-        await shared_out(first, second)
+        await share_stores(first, second)
         with closing(Connection(url)) as writer_of_second:
             writer_of_second.execute("BEGIN")
             writer_of_second.execute(CHANGE.format(store="two"))
@@ -246,7 +246,7 @@ async def test_a_change_of_another_store_hides_no_change_from_a_connection(
     desk = Subscriber(instance="desk", store="one", topics=topics, begin="all")
     till = Subscriber(instance="till", store="two", topics=topics, begin="all")
     async with joined(url, "a", BOTH) as first, joined(url, "b", BOTH) as second:
-        await shared_out(first, second)
+        await share_stores(first, second)
         await first.deliveries.subscribe(desk)
         await second.deliveries.subscribe(till)
         with closing(Connection(url)) as writer_of_second:
@@ -296,7 +296,7 @@ async def test_only_the_commands_of_the_claimed_store_are_uncertain(
 
 
 async def test_lost_commits_end_the_owner_of_before_as_well(url: str) -> None:
-    """A replica without the takeover became the primary: it names the old owner."""
+    """The new primary lacks the takeover, so it names the previous owner."""
     async with joined(url, "a") as first, joined(url, "b") as second:
         await owning(second)
         run(url, "UPDATE owners SET member = 'a'")
@@ -304,7 +304,7 @@ async def test_lost_commits_end_the_owner_of_before_as_well(url: str) -> None:
         with pytest.raises(Busy):
             await second.kv.put("written", "after the loss")
         with pytest.raises(Busy):
-            await first.kv.put("written", "by the owner of before")
+            await first.kv.put("written", "by the previous owner")
         with pytest.raises(Superseded):
             await first.watch()
 

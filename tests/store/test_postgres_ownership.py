@@ -93,14 +93,14 @@ async def test_a_member_that_joins_gets_its_share(url: str) -> None:
             assert not first.ownership.owns(surplus)
             assert await share(second) == [(surplus,)]
             assert (await first.ownership.balance()).surplus == ()
-        # What a member leaves is taken at once.
+        # stores that a member leaves are taken at once
         assert await share(first) == [(surplus,)]
 
 
 async def test_a_store_left_to_another_member_is_claimed_when_that_member_leaves(
     url: str,
 ) -> None:
-    """The number of stores without an owner is the same as when it left one."""
+    """The number of stores without an owner does not change."""
     names = ["one", "two"]
     async with joined(url, "a", names) as first:
         async with joined(url, "b", names) as second:
@@ -160,7 +160,7 @@ async def test_a_member_knows_when_another_one_will_be_silent(url: str) -> None:
 
 
 async def test_a_member_that_has_just_joined_fences_no_other(url: str) -> None:
-    """All members may start together after the server was away."""
+    """All members may start together after an outage of the server."""
     async with joined(url, "a") as first, joined(url, "b") as second:
         await share(first)
         run(url, LONG_AGO)
@@ -179,9 +179,9 @@ CUT_SELF = "SELECT pg_terminate_backend(pg_backend_pid())"
 async def test_no_member_is_fenced_after_the_server_was_away(
     url: str, is_within: bool
 ) -> None:
-    """A member that was cut off itself gives the others time to come back.
+    """A member that lost its own connection gives the others time to return.
 
-    Its writer connects again without an error if it was at rest.
+    Its idle writer connects again without an error.
     """
     async with joined(url, "a") as first, joined(url, "b") as second:
         await share(first)
@@ -288,7 +288,7 @@ async def test_lost_commits_are_noticed_and_nothing_is_sent_after_them(
 async def test_a_member_that_owns_nothing_is_a_witness_of_lost_commits(
     url: str,
 ) -> None:
-    """The owner may have ended with the server that failed."""
+    """The owner may have ended together with the failed server."""
     async with joined(url, "a") as owner, joined(url, "b") as witness:
         await owning(owner)
         assert witness.ownership.owned() == frozenset()
@@ -306,7 +306,7 @@ async def test_a_member_that_owns_nothing_is_a_witness_of_lost_commits(
 
 
 async def test_commits_that_were_lost_before_a_takeover_are_noticed(url: str) -> None:
-    """On a replica that is behind, the owner looks silent, and is fenced at once."""
+    """On a replica that is behind, the owner seems silent, so others take over."""
     async with joined(url, "a") as first, joined(url, "b") as second:
         await owning(first)
         run(url, "UPDATE members SET rounds = rounds - 1 WHERE id = 'a'")
@@ -330,7 +330,7 @@ def unknown(*_: object) -> None:
 async def test_only_repeatable_writes_may_have_an_unknown_commit(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or each failover would end every daemon, and the receiving of webhooks."""
+    """Otherwise each failover would end every daemon, and no webhook is received."""
     async with joined(url, "a") as store:
         await owning(store)
         writer = store.engine.writer
@@ -373,7 +373,7 @@ async def test_stores_of_an_unanswered_claim_are_owned_after_all(
 
 
 async def killed(url: str, witness: Path) -> None:
-    """Let a member own a store, write for it, and end without leaving."""
+    """Let a member own a store, write for it, and end without a goodbye."""
     store = open_store(url, SystemClock(), Member("a", "a", "0.1.0", witness=witness))
     store.start()
     await store.ownership.join(("main",))
@@ -398,7 +398,7 @@ async def test_a_member_that_was_killed_notices_lost_commits_at_its_next_start(
     loss: str,
     is_held: bool,
 ) -> None:
-    """Nobody else may be left who knows that they are missing."""
+    """No other member may know that the commits are missing."""
     witness = tmp_path / "rounds"
     await killed(url, witness)
     for statement in loss.split(";"):
@@ -416,7 +416,7 @@ async def test_a_member_that_was_killed_notices_lost_commits_at_its_next_start(
 async def test_a_member_that_leaves_notices_lost_commits(
     url: str, tmp_path: Path
 ) -> None:
-    """As after a commit without an answer, for which its process ends."""
+    """It leaves because its process ends after a commit without an answer."""
     witness = tmp_path / "rounds"
     store = open_store(url, SystemClock(), Member("a", "a", "0.1.0", witness=witness))
     store.start()

@@ -83,23 +83,23 @@ FILLED = {
     "attempts": "(id, command_id, number, started_at)"
     f" SELECT n, 'old_' || n, 1, {_AT} {_N}",
 }
-"""Tables that grow, with rows of long ago."""
+"""Tables that grow, with old rows."""
 NUMBERED = (
     *((each, "id") for each in ("inbox", "changes", "stock_ledger", "records")),
     ("attempts", "id"),
     ("commands", "seq"),
 )
-"""Columns whose next value follows the rows."""
+"""Columns with a sequence, which must continue after these rows."""
 SOUGHT_AT_ALL = {"tombstones"}
-"""Each slice asks whether such a table has any row, which reads the first one."""
+"""Each slice checks if such a table has rows, which reads only the first row."""
 _FROM_AN_ID_ON = re.compile(r"using \w+_pkey on (\w+).*\n\s*Index Cond: \(id > ")
-"""Reads all later rows of all streams, to find the next ones of one stream."""
+"""A plan that reads all later rows of all streams, for the rows of one stream."""
 _OF_A_LIST = re.compile(r" AS (waiting|from_minor|orders)\b")
 _PLANNED = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)\b")
 
 
 class Recorder:
-    """The statements that connections were given."""
+    """The statements that connections executed."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.seen: dict[str, None] = {}
@@ -119,7 +119,7 @@ class Recorder:
 def url(postgres_server: PostgresDatabases) -> Iterator[str]:
     with postgres_server.lent() as url, closing(Connection(url)) as connection:
         connection.limits.silence_seconds = HANG_SECONDS
-        # Without triggers and foreign keys, of which each row would wait for some.
+        # without triggers and foreign keys, which slow down each row
         connection.execute("SET session_replication_role = replica")
         for table, rows in FILLED.items():
             connection.execute(f"INSERT INTO {table} {rows}")

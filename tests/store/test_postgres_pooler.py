@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 SMOKE = {"TestFold", "TestInbox", "TestCommands", "TestDeliveries", "TestSearchIndex"}
-"""Of the conformance tests: reads and writes of each kind, side by side."""
+"""A selection of the conformance tests: parallel reads and writes of each kind."""
 ADD = batch("INSERT INTO kv (name, value) VALUES (?, ?)")
 PREPARED = "SELECT count(*) FROM pg_prepared_statements"
 SETTINGS = """
@@ -36,7 +36,7 @@ SETTINGS = """
 
 @pytest.fixture(scope="module")
 def port(postgres_server: PostgresDatabases) -> Iterator[int]:
-    """A pooler with one connection to each database, so that all share it."""
+    """Return the port of a pooler with one shared connection to each database."""
     with pgbouncer(postgres_server.server, connections=1) as started:
         yield started
 
@@ -58,14 +58,14 @@ def make_store(url: str) -> MakeStore:
 def test_only_a_session_of_our_own_prepares_statements(
     url: str, postgres_server: PostgresDatabases
 ) -> None:
-    """The next transaction runs in another session, which does not know them."""
+    """The next transaction may run in a session without these statements."""
     with postgres_server.lent() as direct:
         assert prepared(direct) > 0
     assert prepared(url) == 0
 
 
 def prepared(url: str) -> int:
-    """Return how many statements a session keeps that runs two of them again."""
+    """Return how many prepared statements a session has after it repeats two."""
     with closing(Connection(url)) as connection:
         for number in range(10):
             connection.execute("SELECT value FROM kv WHERE name = ?", (str(number),))
@@ -84,13 +84,13 @@ async def test_a_read_leaves_the_session_writable(url: str) -> None:
 
 
 def settings(connection: Connection) -> tuple[str, str]:
-    """Return whether a transaction only reads, and how long it waits for a lock."""
+    """Return whether a transaction is read-only, and its lock timeout."""
     ((reads, waits),) = connection.execute(SETTINGS).fetchall()
     return reads, waits
 
 
 def test_a_connection_that_reads_cannot_write(url: str) -> None:
-    """By a setting of each transaction: the session belongs to the others too."""
+    """Each transaction is set to read-only, because the session is shared."""
     with closing(Connection(url, read_only=True, lock_milliseconds=700)) as reader:
         assert settings(reader) == ("on", "700ms")
         with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):

@@ -36,7 +36,7 @@ def nodes() -> Iterator[Nodes]:
 
 
 def insert(nodes: Nodes, numbers: range) -> set[int]:
-    """Insert rows, each with a commit of its own; return those that were confirmed."""
+    """Insert rows, each in its own transaction; return the confirmed ones."""
     confirmed = set()
     with psycopg.connect(nodes.url, autocommit=True) as connection:
         for number in numbers:
@@ -56,7 +56,7 @@ def await_rows(server: Postgres, numbers: set[int]) -> None:
 
 
 def prepare(nodes: Nodes) -> None:
-    """Make the table, and wait until every replica has it."""
+    """Create the table, and wait until every replica has it."""
     nodes.primary.run(TABLE)
     insert(nodes, range(1))
     for standby in nodes.standbys:
@@ -81,7 +81,7 @@ def test_without_a_quorum_a_failover_loses_confirmed_rows() -> None:
 
 
 def test_with_a_quorum_a_failover_loses_nothing(nodes: Nodes) -> None:
-    """Of the replica that is behind, the one that is ahead, and the old primary."""
+    """One replica is behind, one is ahead, and the old primary returns."""
     prepare(nodes)
     nodes.stall(nodes.servers["b"])
     confirmed = insert(nodes, range(1, ROWS)) | {0}

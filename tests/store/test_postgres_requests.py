@@ -58,7 +58,7 @@ def url(postgres_server: PostgresDatabases) -> Iterator[str]:
 async def joined(
     url: str, name: str, *stores: str, roles: tuple[str, ...] = ROLES
 ) -> AsyncIterator[PostgresStore]:
-    """Open the database as a member that gives signs of life and owns nothing."""
+    """Open the database as a member that sends heartbeats and owns nothing."""
     member = Member(name, f"host-{name}", "0.1.0", ttl_seconds=60, roles=roles)
     store = open_store(url, SystemClock(), member)
     store.start()
@@ -78,7 +78,7 @@ def is_known(url: str, name: str) -> bool:
 
 @asynccontextmanager
 async def serving(store: PostgresStore, **actions: Action) -> AsyncIterator[None]:
-    """Let a member own everything, and carry out what the others ask."""
+    """Let a member own everything, and carry out the requests of others."""
     assert DATABASE in (await store.ownership.balance()).taken
     assert store.requests is not None
     named = {name.replace("_", "/"): action for name, action in actions.items()}
@@ -93,7 +93,7 @@ async def serving(store: PostgresStore, **actions: Action) -> AsyncIterator[None
 
 @contextmanager
 def using(store: str) -> Iterator[None]:
-    """Keep a store, which no other member is about to get."""
+    """Keep a store that no other member will get."""
     if store == LEAVING:
         raise Busy("nothing was changed")
     yield
@@ -113,7 +113,7 @@ def relay(store: PostgresStore) -> Relay:
 
 
 class Pausing:
-    """An action that counts its calls; it may be held until it is cancelled."""
+    """An action that counts its calls; it can wait until it is cancelled."""
 
     def __init__(self, *, held: bool = False) -> None:
         self.calls: list[Mapping[str, Any]] = []
@@ -163,13 +163,13 @@ async def test_a_refusal_is_relayed(
     async def refuse(_: Mapping[str, Any]) -> Answer:
         raise raised
 
-    said = "failed: KeyError" if isinstance(raised, KeyError) else str(raised)
+    text = "failed: KeyError" if isinstance(raised, KeyError) else str(raised)
     async with (
         joined(url, "a") as owner,
         joined(url, "b") as standby,
         serving(owner, jobs_pause=refuse),
     ):
-        with pytest.raises(error, match=said) as found:
+        with pytest.raises(error, match=text) as found:
             await relay(standby).act("jobs/pause", ASKED)
         assert type(found.value) is error
         with pytest.raises(BackhaulError, match="no action is called 'a/b'"):
@@ -210,7 +210,7 @@ async def test_a_sync_that_was_never_started_is_shown_as_a_problem(
 
 
 class Counting(SyncEndpoint):
-    """A sync of two lines, which an operator may see while it runs."""
+    """A sync with two lines of progress, which an operator can see while it runs."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -223,7 +223,7 @@ class Counting(SyncEndpoint):
 
 
 class RefusingOnce:
-    """The requests of an owner whose database refuses the first lines of progress."""
+    """The requests of an owner whose database rejects the first lines of progress."""
 
     def __init__(self, given: Requests) -> None:
         self._given = given
@@ -314,10 +314,10 @@ async def test_a_former_owner_answers_nothing(url: str) -> None:
             await asked.answer(claimed.id, RequestState.DONE, {})
 
 
-class Two:
-    """Member a owns the database and store main, member b store other.
+class TwoOwners:
+    """Member `a` owns the database and store `main`, member `b` store `other`.
 
-    `acted` has who carried out an action for what. Member b refuses with `refusal`.
+    `acted` lists who did which action. Member `b` refuses with `refusal`.
     """
 
     def __init__(self, router: Router) -> None:
@@ -327,7 +327,7 @@ class Two:
 
 
 @asynccontextmanager
-async def two_owners(url: str, folder: Path, *verbs: str) -> AsyncIterator[Two]:
+async def two_owners(url: str, folder: Path, *verbs: str) -> AsyncIterator[TwoOwners]:
     def acting(member: str) -> dict[str, Action]:
         async def act(asked: Mapping[str, Any]) -> Answer:
             if member == "b" and two.refusal is not None:
@@ -344,7 +344,7 @@ async def two_owners(url: str, folder: Path, *verbs: str) -> AsyncIterator[Two]:
         assert second.requests is not None
         running = asyncio.create_task(working(second.requests, acting("b")).run())
         given = settings(folder), first, relay(first), acting("a"), using
-        two = Two(Router(*given))
+        two = TwoOwners(Router(*given))
         yield two
         running.cancel()
 
@@ -376,8 +376,8 @@ async def test_an_error_of_one_owner_stops_no_other_and_says_where_it_was_done(
         with pytest.raises(error) as found:
             await two.actions["jobs/pause"]({**ASKED, "name": "reconcile_full"})
         assert type(found.value) is error
-        said = f"not done for all stores: other: {refusal}. It was done for main"
-        assert str(found.value) == said
+        text = f"not done for all stores: other: {refusal}. It was done for main"
+        assert str(found.value) == text
         assert [member for member, _ in two.acted] == ["a"]
 
 
@@ -492,9 +492,9 @@ async def test_each_owner_changes_the_selected_rows_of_its_stores(
 ) -> None:
     async with two_owners(url, tmp_path, verb := f"{rows}/change") as two:
         asked = {"where": "", "expected": {"main": 1, "other": 2, "removed": 4}}
-        said = await two.actions[verb](asked | {"who": "ann"})
+        text = await two.actions[verb](asked | {"who": "ann"})
         acted = [(member, part["store"]) for member, part in two.acted]
     assert acted == [("a", "main"), ("b", "other"), ("a", "removed")]
-    assert said == {"done": ["a", "b", "a"]}
+    assert text == {"done": ["a", "b", "a"]}
     both = [{"waiting": 3, "problems": ["a"]}, {"waiting": 4, "problems": ["b"]}]
     assert combined(both) == {"waiting": 7, "problems": ["a", "b"]}

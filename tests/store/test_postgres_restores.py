@@ -67,11 +67,11 @@ async def test_after_a_restore_every_open_command_is_checked_before_it_is_sent(
     store = await owner_of(url)
     command = await plan(store, "ord_1")
     await store.stop()
-    said = await asyncio.to_thread(
+    text = await asyncio.to_thread(
         in_process, "restore", "--fence", config=office.config
     )
-    assert (said.code, said.err) == (0, "")
-    assert said.out == (
+    assert (text.code, text.err) == (0, "")
+    assert text.out == (
         "main: after the next start, no command is sent until the platform has been"
         " read\n"
     )
@@ -82,7 +82,7 @@ async def test_after_a_restore_every_open_command_is_checked_before_it_is_sent(
 
 
 async def test_a_daemon_from_before_the_restore_can_no_longer_write(url: str) -> None:
-    """It was cut off, and comes back after the restore."""
+    """It lost its connection, and returns after the restore."""
     store = await owner_of(url)
     run(url, "UPDATE members SET beat_at = beat_at - interval '1 hour'")
     database_at(url).hold_for_audit(["main"], CLOCK)
@@ -109,9 +109,9 @@ def test_a_file_is_restored_from_a_backup(office: Office, tmp_path: Path) -> Non
     with pytest.raises(BackhaulError, match="backhaul restore FILE"):
         database_at(tmp_path / "backhaul.db").hold_for_audit(["main"], CLOCK)
     for given in ((), ("--fence", "--drill"), ("--fence", "file.db")):
-        said = in_process("restore", *given, config=office.config)
-        assert said.code == 2
-        assert "give either a backup file" in said.err
+        text = in_process("restore", *given, config=office.config)
+        assert text.code == 2
+        assert "give either a backup file" in text.err
 
 
 def archive(url: str) -> tuple[list[str], dict[str, str]]:
@@ -122,7 +122,7 @@ def archive(url: str) -> tuple[list[str], dict[str, str]]:
 
 @pytest.fixture
 def archiving(server: Postgres) -> Iterator[Postgres]:
-    """The server with an archive command; `configure` changes it."""
+    """Return a server with an archive command, which `configure` changes."""
     server.stop()
     before = server.settings
     server.settings = (*before, "archive_mode=on", "wal_level=replica")
@@ -161,8 +161,8 @@ def test_a_failing_archive_is_found_and_ends_when_it_works(
     await_true(lambda: "archive_command" in archive(url)[1], "it fails")
     assert "failed attempts), and keeps all WAL" in archive(url)[1]["archive_command"]
     assert "archive_command" in ARCHIVE_FAILURES
-    said = [(each.check, each.state.name) for each in check_database(url)]
-    assert ("archive", "WARN") in said
+    text = [(each.check, each.state.name) for each in check_database(url)]
+    assert ("archive", "WARN") in text
     configure(archiving, "true")
     await_true(lambda: archive(url)[1] == {}, "it works")
     well, _ = archive(url)

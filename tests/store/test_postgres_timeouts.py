@@ -76,7 +76,7 @@ def test_the_kernel_gives_up_on_a_dead_peer(server: Postgres) -> None:
             return held.getsockopt(socket.IPPROTO_TCP, name)
 
         assert held.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        assert option(socket.TCP_KEEPIDLE) == 7  # what the URL says comes first
+        assert option(socket.TCP_KEEPIDLE) == 7  # options of the URL come first
         assert option(socket.TCP_KEEPINTVL) == 2
         assert option(socket.TCP_KEEPCNT) == 3
         assert option(socket.TCP_USER_TIMEOUT) == 10_000
@@ -90,7 +90,7 @@ def test_a_client_that_stops_in_a_transaction_frees_its_locks(
     stopped.execute("UPDATE kept SET value = 2")
     other.execute("UPDATE kept SET value = 3")  # waits for the lock
     with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
-        stopped.execute("COMMIT")  # the server says so: it is known to have failed
+        stopped.execute("COMMIT")  # the server reports it: the commit certainly failed
     assert other.execute("SELECT value FROM kept").fetchall() == [(3,)]
     other.close()
 

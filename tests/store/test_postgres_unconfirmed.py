@@ -40,7 +40,7 @@ def found(nodes: Nodes, query: str) -> list[object]:
 
 
 async def append(store: PostgresStore, body: str) -> None:
-    """Append an event, again for as long as it is refused."""
+    """Append an event, and retry while it is refused."""
     while True:
         with suppress(Busy):
             await store.inbox.append(webhook(body))
@@ -51,7 +51,7 @@ async def append(store: PostgresStore, body: str) -> None:
 async def test_an_event_is_answered_though_no_replica_confirms_its_commit(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit still waits then: the answer does not depend on how it ends."""
+    """The commit still waits then: the answer does not depend on its result."""
     monkeypatch.setattr(LimitedConnection, "silence_seconds", 10 * HANG_SECONDS)
     member = Member("a", "host of a", "0.1.0", hold_seconds=1.0)
     store = await asyncio.to_thread(open_store, nodes.url, SystemClock(), member)
@@ -75,6 +75,6 @@ async def test_an_event_is_answered_though_no_replica_confirms_its_commit(
     await asyncio.to_thread(nodes.back, away[0])
     await until(lambda: found(nodes, COMMITS_THAT_WAIT) == [0], "the commit ends")
     await append(store, "after")
-    # What was refused is sent again: that it was stored all the same is no harm.
+    # a refused event is sent again; it may have been stored already
     assert found(nodes, BODIES) == ["after", "before", "waits"]
     await store.stop()

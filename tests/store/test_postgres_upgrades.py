@@ -144,7 +144,7 @@ def test_a_migration_that_removes_waits_for_an_older_member(url: str) -> None:
 
 
 def test_a_member_that_joins_meanwhile_is_waited_for(url: str) -> None:
-    """Its row is not visible yet when the step looks for older members."""
+    """Its row is not visible yet when the migration searches for older members."""
     with later_on_servers(EXPAND):
         create(url)
     with later_on_servers(), ThreadPoolExecutor(1) as threads:
@@ -239,19 +239,19 @@ def test_migrate_names_the_daemon_that_a_migration_waits_for(
     monkeypatch.setenv("BACKHAUL_DATABASE__URL", url)
     try:
         with later_on_servers():
-            said = in_process("migrate", config=office.config)
-            assert said.code == 75
-            assert said.out == "2 steps done\n"
-            assert f"the step {CONTRACT} of the upgrade waits for the" in said.err
+            text = in_process("migrate", config=office.config)
+            assert text.code == 75
+            assert text.out == "2 steps done\n"
+            assert f"the step {CONTRACT} of the upgrade waits for the" in text.err
             run(url, "DELETE FROM members")
-            said = in_process("migrate", "--json", config=office.config)
-            assert said.json() == {"done": [CONTRACT]}
+            text = in_process("migrate", "--json", config=office.config)
+            assert text.json() == {"done": [CONTRACT]}
     finally:
         office.remove()
 
 
 def test_a_database_of_a_newer_version_is_not_moved(url: str, tmp_path: Path) -> None:
-    """This version would leave out what it does not know."""
+    """This version would lose unknown columns and tables."""
     with later_on_servers(EXPAND):
         create(url)
     with pytest.raises(BackhaulError, match=f"upgraded its schema .{EXPAND}.; move"):
@@ -266,7 +266,7 @@ def test_several_daemons_that_start_at_once_upgrade_once(url: str) -> None:
 
 
 def test_no_released_migration_locks_a_table_to_index_it() -> None:
-    """A step that does more than indexing is one transaction, and holds its locks."""
+    """A migration with other changes is one transaction, and keeps its locks."""
     for step, statements in list(STEPS.items())[1:]:
         own = " ".join(statements)
         found = [each for each in map(schema._INDEX.match, statements) if each]

@@ -70,7 +70,7 @@ def test_a_page_of_a_table_is_read_without_sorting(table: str, empty: Path) -> N
 
 
 def test_an_operator_s_text_is_not_changed_before_it_runs(empty: Path) -> None:
-    # The common text marks fragments like this; `:name` is a name of a value.
+    # the common SQL marks fragments like this; `:name` is a parameter
     text = "⟦member¦a⟧ 'it''s' :name"
     sql = f"SELECT '{text.replace(chr(39), chr(39) * 2)}' /* don't */"
     with database_at(empty).console(SystemClock()) as console:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ASKED = {"record": DETAIL, "audit": AUDIT, **QUERIES, **OF_DECISIONS}
 BY_KEY = re.compile(r"SEARCH .* USING (INTEGER PRIMARY KEY|(COVERING )?INDEX) ")
 IDS = "SCAN json_each VIRTUAL TABLE INDEX 3:"
-"""The ids that are asked for, which are few."""
+"""The requested ids, which are few."""
 
 
 @pytest.mark.parametrize("name", ASKED)

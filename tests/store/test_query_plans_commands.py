@@ -46,7 +46,7 @@ PLANS = {
         "SEARCH quarantine USING INDEX quarantine_unreported (name=?)",
     ],
 }
-"""How each begins to look. A scan here goes along the newest, and ends at the first."""
+"""The start of each plan. A scan here reads the newest row and ends."""
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def steps(folder: Path, query: str) -> list[str]:
-    """Return how a query searches an empty database."""
+    """Return the plan of a query on an empty database."""
     path = folder / "b.db"
     make_database(path)
     values = dict.fromkeys(re.findall(r":([a-z_]+)", query), "")

@@ -38,7 +38,7 @@ PLANS = {
         *NAMES,
     ],
 }
-"""A scan here reads only what is open: the indexes hold no other rows."""
+"""A scan here reads only open rows: the indexes have no others."""
 
 
 @pytest.mark.parametrize("query", PLANS, ids=["all", "tab", "customer", "waiting"])

@@ -33,7 +33,7 @@ FILTERS = {
 
 
 class Recorder:
-    """Passes statements to a connection, and keeps the plan of each."""
+    """Passes statements to a connection, and records their plans."""
 
     def __init__(self, database: Any) -> None:
         self._database = database

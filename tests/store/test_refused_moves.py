@@ -25,7 +25,7 @@ from scenes.later_steps import later_version, make_older
 from scenes.payloads import arrival, envelope, order
 from scenes.postgres import PASSWORD, USER, postgres
 from scenes.waiting import HANG_SECONDS, until
-from store.move_places import contents, fill, is_usable, moved, some_rows
+from store.move_places import contents, fill, is_usable, move, some_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,9 +53,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def refusal(source: Place, target: Place) -> str:
-    """Return why a move is refused; nothing of either place may be secret."""
+    """Return why a move is refused; the message must not contain a password."""
     with pytest.raises(BackhaulError) as refused:
-        moved(source, target)
+        move(source, target)
     text = str(refused.value)
     assert PASSWORD not in text
     return " ".join(text.split())
@@ -64,7 +64,7 @@ def refusal(source: Place, target: Place) -> str:
 def test_a_server_that_does_not_answer(server: Postgres, path: Path) -> None:
     url = server.empty().replace(f":{server.port}/", ":9/")
     with pytest.raises(DatabaseUnavailable):
-        moved(path, url)
+        move(path, url)
     said = refusal(path, url)
     assert said.startswith("postgresql://127.0.0.1:9/postgres?options=")
     assert "Check that the server accepts connections" in said
@@ -142,7 +142,7 @@ def test_a_server_that_is_not_empty(server: Postgres, path: Path) -> None:
 
 def test_a_server_that_is_in_use(server: Postgres, path: Path, tmp_path: Path) -> None:
     url, other = server.empty(), tmp_path / "other" / "backhaul.db"
-    moved(path, url)
+    move(path, url)
     make_database(other)
     said = refusal(other, url)
     assert (
@@ -157,15 +157,15 @@ def test_the_copy_of_another_source(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may be all that is left of it, so only a move of that source replaces it."""
+    """The copy may be the only one, so only a move of its own source replaces it."""
     url, other = server.empty(), tmp_path / "other" / "backhaul.db"
     with monkeypatch.context() as patched:
         patched.setattr(in_file.SqliteSource, "put_mark", _fail)
         with pytest.raises(BackhaulError, match="the power is gone"):
-            moved(path, url)
+            move(path, url)
     make_database(other)
     assert "this database is not empty" in refusal(other, url)
-    moved(path, url)
+    move(path, url)
     assert is_usable(url)
 
 
@@ -177,7 +177,7 @@ def test_a_file_that_is_there_already(
     server: Postgres, path: Path, tmp_path: Path
 ) -> None:
     url, taken = server.empty(), tmp_path / "taken.db"
-    moved(path, url)
+    move(path, url)
     taken.write_bytes(b"somebody's")
     assert f"{taken}: this file exists already, and a move needs a new file" in refusal(
         url, taken
@@ -229,7 +229,7 @@ def test_a_program_that_has_the_file_open(server: Postgres, path: Path) -> None:
         LockOfAnotherProcess(path),
         pytest.raises(AlreadyRunning, match="has the database open; stop it"),
     ):
-        moved(path, server.empty())
+        move(path, server.empty())
 
 
 def test_a_program_that_writes_during_the_move(
@@ -245,9 +245,9 @@ def test_a_program_that_writes_during_the_move(
     with monkeypatch.context() as patched:
         patched.setattr(in_server.PostgresTarget, "commit", committed)
         with pytest.raises(AlreadyRunning, match="has changed the database since"):
-            moved(path, url)
+            move(path, url)
     assert (is_usable(path), is_usable(url)) == (True, False)
-    moved(path, url)
+    move(path, url)
     assert ("late", "1") in contents(url)["kv"]
 
 
@@ -257,9 +257,9 @@ def test_a_daemon_elsewhere_that_writes_to_the_server(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before the move it is waited for; afterwards it is refused."""
+    """Before the move Backhaul waits for the daemon; after it the write is refused."""
     url, back = server.empty(), tmp_path / "back.db"
-    moved(path, url)
+    move(path, url)
     schema = url.rpartition("%3D")[2]
     write = "INSERT INTO kv VALUES ('late', '1')"
     monkeypatch.setattr(in_server, "LOCK_SECONDS", 1)
@@ -267,9 +267,9 @@ def test_a_daemon_elsewhere_that_writes_to_the_server(
         elsewhere.execute("BEGIN")
         elsewhere.execute(write)
         with pytest.raises(AlreadyRunning, match="stop every Backhaul daemon"):
-            moved(url, back)
+            move(url, back)
         elsewhere.execute("ROLLBACK")
-    moved(url, back)
+    move(url, back)
     with (
         server.connect(schema) as elsewhere,
         pytest.raises(Exception, match=f"was moved to sqlite:///{back}"),
@@ -281,20 +281,20 @@ def test_a_daemon_elsewhere_that_writes_to_the_server(
 async def test_a_daemon_elsewhere_that_runs(
     server: Postgres, path: Path, tmp_path: Path
 ) -> None:
-    """As the owner or as a standby, which receives webhooks."""
+    """The daemon is the owner, or a standby that receives webhooks."""
     url, member = server.empty(), new_member(ttl_seconds=HANG_SECONDS)
-    moved(path, url)
+    move(path, url)
     store = open_server(url, SystemClock(), member)
     store.start()
     await store.ownership.join(("main",))
     keeping = asyncio.create_task(store.ownership.keep())
     await until(lambda: has_member(url), "it gave a sign of life")
     with pytest.raises(AlreadyRunning) as refused:
-        moved(url, tmp_path / "back.db")
+        move(url, tmp_path / "back.db")
     assert f"a daemon on {member.host} uses this database; stop" in str(refused.value)
     keeping.cancel()
     await store.stop()
-    moved(url, tmp_path / "back.db")
+    move(url, tmp_path / "back.db")
 
 
 def has_member(url: str) -> bool:
@@ -304,9 +304,9 @@ def has_member(url: str) -> bool:
 async def test_events_that_wait_out_of_order(
     server: Postgres, path: Path, tmp_path: Path
 ) -> None:
-    """As of a daemon that has received them, and another that has folded later ones."""
+    """One daemon received them, and another daemon folded later ones."""
     url = server.empty()
-    moved(path, url)
+    move(path, url)
     store = open_server(url, SystemClock())
     store.start()
     for _ in range(3):
@@ -318,13 +318,13 @@ async def test_events_that_wait_out_of_order(
     said = refusal(url, tmp_path / "back.db")
     assert "2 events wait behind others that are folded already" in said
     server.run("DELETE FROM event_outcomes", schema=schema)
-    moved(url, tmp_path / "back.db")
+    move(url, tmp_path / "back.db")
 
 
 def test_a_server_does_not_end_a_long_move(
     server: Postgres, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the other side builds its indexes, the transaction is idle."""
+    """The transaction is idle while the other side builds indexes."""
     url, found = server.empty(), []
     receive = in_server.PostgresTarget.receive
     count = in_server.PostgresSource.count
@@ -344,8 +344,8 @@ def test_a_server_does_not_end_a_long_move(
     limited = url.replace("options=", "options=-cstatement_timeout%3D60000%20")
     monkeypatch.setattr(in_server.PostgresTarget, "receive", received)
     monkeypatch.setattr(in_server.PostgresSource, "count", counted)
-    moved(path, limited)
-    moved(limited, tmp_path / "back.db")
+    move(path, limited)
+    move(limited, tmp_path / "back.db")
     assert len(found) == 4 * len(tables())
     assert set(found) == {("0",)}
 
@@ -393,7 +393,7 @@ def test_a_text_too_long_for_an_index_is_refused(
 def test_a_copy_that_differs_is_not_used(
     server: Postgres, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by a failing memory: one row is lost on the way, or one value changes."""
+    """One row is lost during the copy, or one value changes (faulty memory)."""
     insert(path, "kv", name="a", value="1")
     url, receive = server.empty(), in_server.PostgresTarget.receive
 

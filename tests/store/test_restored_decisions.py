@@ -50,7 +50,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         yield started
 
 
-async def say(store: SqliteStore, command: str, *verbs: str) -> None:
+async def decide(store: SqliteStore, command: str, *verbs: str) -> None:
     for verb in verbs:
         await store.decisions.decide(Decision(command, verb, "ann", "seen"))
 
@@ -59,8 +59,8 @@ async def states(store: SqliteStore, *commands: str) -> set[str]:
     return {(await store.decisions.find(command)).state for command in commands}
 
 
-async def told(store: SqliteStore, backup: Path) -> tuple[str, ...] | None:
-    """Restore; return what is told of what came back."""
+async def restored_commands(store: SqliteStore, backup: Path) -> tuple[str, ...] | None:
+    """Restore; return the reported commands that came back."""
     await store.stop()
     return restore(backup, store.path, ["main"], CLOCK).returned
 
@@ -77,9 +77,9 @@ async def test_a_decided_command_that_a_restore_reopened_is_reported(
 ) -> None:
     command = await plan(store, "adjust", "prod_1")
     backup = backed_up(store)
-    await say(store, command, *verbs)
+    await decide(store, command, *verbs)
     line = says and f"a command that was {says.replace('{}', command)}"
-    assert await told(store, backup) == ((line,) if line else ())
+    assert await restored_commands(store, backup) == ((line,) if line else ())
 
 
 @pytest.mark.parametrize(("verbs", "says"), SINCE_PARKED.values(), ids=SINCE_PARKED)
@@ -87,28 +87,28 @@ async def test_a_command_that_needs_an_operator_again_is_reported(
     store: SqliteStore, verbs: list[str], says: str | None
 ) -> None:
     command = await plan(store, "adjust", "prod_1")
-    await say(store, command, "park")
+    await decide(store, command, "park")
     backup = backed_up(store)
-    await say(store, command, *verbs)
+    await decide(store, command, *verbs)
     line = says and f"a command that was {says.replace('{}', command)}"
-    assert await told(store, backup) == ((line,) if line else ())
+    assert await restored_commands(store, backup) == ((line,) if line else ())
 
 
 async def test_a_command_that_was_under_way_is_reported_as_waiting(
     store: SqliteStore,
 ) -> None:
-    """Nobody can decide what is being sent; the next start puts it in doubt."""
+    """A command that is being sent becomes uncertain at the next start."""
     command = await plan(store, "adjust", "prod_1")
     write(store.path, "UPDATE commands SET state = 'sending'")
     backup = backed_up(store)
     write(store.path, "UPDATE commands SET state = 'uncertain'")
-    await say(store, command, "park")
+    await decide(store, command, "park")
     says = f"parked is open again (after the start): {PARK.format(command)}"
-    assert await told(store, backup) == (f"a command that was {says}",)
+    assert await restored_commands(store, backup) == (f"a command that was {says}",)
 
 
 async def counted(store: SqliteStore) -> tuple[str, str]:
-    """Let a count stand behind its adjustment; return the ids of both."""
+    """Plan a count that waits for its adjustment; return the ids of both."""
     count = "a" * 32
     put_target(store.path, count, as_of="2026-03-01T12:00:00.000Z")
     step = await plan(store, "adjust", "prod_1")
@@ -125,17 +125,17 @@ BEHIND_A_STEP = [(verbs, says) for verbs, says in SINCE_OPEN.values() if says]
 async def test_the_adjustment_that_blocks_a_count_is_named(
     store: SqliteStore, verbs: list[str], says: str
 ) -> None:
-    """The count itself cannot be decided then: it follows its adjustment."""
+    """The count cannot be decided, because it depends on its adjustment."""
     count, step = await counted(store)
     backup = backed_up(store)
-    # The step comes to nothing, and the person decides the count itself.
-    await say(store, step, "park", "drop")
-    await say(store, count, "resend", *verbs)
-    assert await told(store, backup) == (
+    # the adjustment is discarded, and the operator decides the count itself
+    await decide(store, step, "park", "drop")
+    await decide(store, count, "resend", *verbs)
+    assert await restored_commands(store, backup) == (
         f"a command that was {says.replace('{}', step)}",
     )
     async with started_store(store.path) as restored:
-        await say(restored, step, *verbs)
+        await decide(restored, step, *verbs)
         assert await states(restored, count, step) == {EFFECT_OF[verbs[-1]]}
 
 
@@ -143,24 +143,26 @@ async def test_of_a_count_that_is_parked_again_with_its_adjustment_too(
     store: SqliteStore,
 ) -> None:
     count, step = await counted(store)
-    await say(store, step, "park")
+    await decide(store, step, "park")
     backup = backed_up(store)
-    await say(store, step, "drop")
-    await say(store, count, "resend", "park", "settle --applied")
+    await decide(store, step, "drop")
+    await decide(store, count, "resend", "park", "settle --applied")
     confirmed = f"settled as applied is parked again: {CONFIRM.format(step)}"
-    assert await told(store, backup) == (f"a command that was {confirmed}",)
+    assert await restored_commands(store, backup) == (
+        f"a command that was {confirmed}",
+    )
 
 
 async def test_commands_that_moved_alone_or_are_not_in_the_backup_are_not_reported(
     store: SqliteStore,
 ) -> None:
-    """It landed after all; or no record has asked for it yet."""
+    """One took effect late; the other was not requested yet."""
     landed = await plan(store, "adjust", "prod_1")
     backup = backed_up(store)
-    await say(store, landed, "park")
+    await decide(store, landed, "park")
     write(store.path, "UPDATE commands SET state = 'applied'")
-    await say(store, await plan(store, "adjust", "prod_2"), "park")
-    assert await told(store, backup) == ()
+    await decide(store, await plan(store, "adjust", "prod_2"), "park")
+    assert await restored_commands(store, backup) == ()
 
 
 async def test_a_paused_job_that_runs_again_after_a_restore_is_reported(
@@ -172,7 +174,7 @@ async def test_a_paused_job_that_runs_again_after_a_restore_is_reported(
     await store.job_runs.pause([rests], deed)
     backup = backed_up(store)
     await store.job_runs.pause([*jobs, rests], deed)
-    assert await told(store, backup) == (
+    assert await restored_commands(store, backup) == (
         "job prune was paused and runs again: backhaul jobs pause prune",
         "job push_fulfillments of main was paused and runs again:"
         " backhaul jobs pause push_fulfillments --store main",

@@ -69,7 +69,7 @@ def test_restored_equals_the_backup_whatever_lay_there(
         *before
     }
     if done.aside is not None:
-        # Reading the database from before may rebuild its -shm, and nothing else.
+        # to read the previous database may rebuild its -shm, and nothing else
         after = list_place(done.aside)
         assert {after[each] == before[each] for each in before if each != "-shm"} == {
             True
@@ -80,7 +80,7 @@ def test_restored_equals_the_backup_whatever_lay_there(
 def test_no_start_with_an_empty_database_beside_a_log(
     files: Files, tmp_path: Path, main: str
 ) -> None:
-    """SQLite would remove the log, with commits that are nowhere else."""
+    """SQLite would delete the log, with commits that exist nowhere else."""
     place = tmp_path / "backhaul.db"
     place_files(files, place, (main, OWN, ABSENT, ABSENT))
     before = list_place(place)
@@ -98,7 +98,7 @@ def test_no_start_with_an_empty_database_beside_a_log(
 def test_no_start_with_a_backup_that_was_copied_beside_an_old_log(
     files: Files, tmp_path: Path, word: str
 ) -> None:
-    """SQLite would apply the log, and nobody would be told of wrong rows."""
+    """SQLite would apply the log, and wrong rows would not be noticed."""
     place = tmp_path / "backhaul.db"
     place_files(files, place, (ABSENT, word, ABSENT, ABSENT))
     place.write_bytes(files.backup.read_bytes())
@@ -126,7 +126,7 @@ def test_a_log_that_a_kill_left_is_applied(files: Files, tmp_path: Path) -> None
 def test_a_database_that_a_program_has_open_is_not_moved(
     files: Files, tmp_path: Path, absent: bool
 ) -> None:
-    """Its end would remove the log of the restored database."""
+    """When that program exits, it would delete the log of the restored database."""
     place = tmp_path / "backhaul.db"
     made(place, 5)
     began, ended = os.pipe(), os.pipe()
@@ -169,7 +169,7 @@ def test_through_a_symbolic_link_the_file_itself_is_replaced(
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "text"),
     [
         (os.mkfifo, "this is not a file"),
         (os.mkdir, "this is not a file"),
@@ -179,11 +179,11 @@ def test_through_a_symbolic_link_the_file_itself_is_replaced(
     ids=["pipe", "folder", "broken link", "nothing"],
 )
 def test_a_place_that_is_no_file_is_no_backup(
-    tmp_path: Path, make: Callable[[Path], object], said: str
+    tmp_path: Path, make: Callable[[Path], object], text: str
 ) -> None:
     named = tmp_path / "backup.db"
     make(named)
-    with pytest.raises(BackhaulError, match=said):
+    with pytest.raises(BackhaulError, match=text):
         restoring.restore(named, tmp_path / "backhaul.db", ["main"], CLOCK)
 
 
@@ -197,7 +197,7 @@ def test_the_database_itself_is_no_backup(files: Files, tmp_path: Path) -> None:
 
 
 def broken_byte(backup: Path) -> None:
-    """Change a byte of a body: SQLite's own check does not see it."""
+    """Change a byte of a body, which SQLite's own check does not detect."""
     found = backup.read_bytes()
     at = found.index(b"7 of 40") + 1
     backup.write_bytes(found[:at] + b"X" + found[at + 1 :])
@@ -205,7 +205,7 @@ def broken_byte(backup: Path) -> None:
 
 
 def other_backup(backup: Path) -> None:
-    """Put another backup under the name, and leave the manifest."""
+    """Replace the backup by another one, and keep the manifest."""
     with closing(sqlite3.connect(backup)) as connection, connection:
         connection.execute("DELETE FROM inbox WHERE id > 5")
 
@@ -230,7 +230,7 @@ def folder_as_manifest(backup: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "text"),
     [
         (pipe_as_manifest, "the manifest of a backup, cannot be read"),
         (folder_as_manifest, "the manifest of a backup, cannot be read"),
@@ -247,7 +247,7 @@ def folder_as_manifest(backup: Path) -> None:
     ],
 )
 def test_a_backup_that_is_not_what_its_manifest_says_is_refused(
-    files: Files, tmp_path: Path, change: Callable[[Path], None], said: str
+    files: Files, tmp_path: Path, change: Callable[[Path], None], text: str
 ) -> None:
     backup, place = tmp_path / "backup.db", tmp_path / "backhaul.db"
     backup.write_bytes(files.backup.read_bytes())
@@ -256,9 +256,9 @@ def test_a_backup_that_is_not_what_its_manifest_says_is_refused(
     change(backup)
     place_files(files, place, (OWN, OWN, OWN, ABSENT))
     before = list_place(place)
-    with pytest.raises(CorruptData, match=said):
+    with pytest.raises(CorruptData, match=text):
         restoring.restore(backup, place, ["main"], CLOCK)
-    with pytest.raises(CorruptData, match=said):
+    with pytest.raises(CorruptData, match=text):
         restoring.drill(backup, CLOCK)
     assert list_place(place) == before
 
@@ -268,7 +268,7 @@ def test_a_backup_that_is_not_what_its_manifest_says_is_refused(
 def test_a_log_beside_a_backup_is_not_read_into_it(
     files: Files, tmp_path: Path, suffix: str, word: str
 ) -> None:
-    """With a manifest the file alone is the backup; without one it is refused."""
+    """With a manifest the log is ignored; without one the restore is refused."""
     backup, place = tmp_path / "backup.db", tmp_path / "backhaul.db"
     backup.write_bytes(files.backup.read_bytes())
     file_replacement.part(backup, suffix).write_bytes(files.parts[suffix, word])
@@ -286,7 +286,7 @@ def test_a_log_beside_a_backup_is_not_read_into_it(
 def test_a_copy_with_its_own_log_is_restored_with_it(
     files: Files, tmp_path: Path
 ) -> None:
-    """As of a daemon that was killed, whose files somebody copied."""
+    """An operator copied the files of a killed daemon."""
     backup, place = tmp_path / "copied.db", tmp_path / "backhaul.db"
     place_files(files, backup, (OWN, OWN, ABSENT, ABSENT))
     restoring.restore(backup, place, ["main"], CLOCK)

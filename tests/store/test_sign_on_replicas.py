@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.programs
 PROXY = "http://127.0.0.1:8751"
-"""The address that browsers open; a proxy passes each request to one of the daemons."""
+"""The address for browsers; a proxy forwards each request to one of the daemons."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def url(postgres_server: PostgresDatabases) -> Iterator[str]:
 
 
 class Replica:
-    """A dashboard on a database that others use too."""
+    """A dashboard on a shared database."""
 
     def __init__(self, store: PostgresStore, settings: Settings, browser: Browser):
         self.store = store
@@ -57,7 +57,7 @@ class Replica:
     async def ask(
         self, path: str, cookies: dict[str, str], form: dict[str, str] | None = None
     ) -> ClientResponse:
-        """Send a request of one browser, whose cookies any replica gets."""
+        """Send a request of one browser; all replicas get the same cookies."""
         client = self.browser.client
         client.session.cookie_jar.clear()
         named = {f"{name}_8751": value for name, value in cookies.items()}
@@ -146,7 +146,7 @@ async def test_the_callback_may_reach_another_replica(
     for each in pair:
         page = await each.ask("/account", session)
         assert (page.status, "viewer" in await page.text()) == (200, True)
-    # Each answer counts once, at all replicas together.
+    # each response of the provider counts once, for all replicas together
     for each in pair:
         assert (await each.ask(back, kept)).status == 400
     assert rows(url, "SELECT 1 FROM begun_logins") == []

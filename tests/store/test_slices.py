@@ -46,7 +46,7 @@ TABLES = (
 READS = {name: f"SELECT * FROM {name}" for name in TABLES}  # noqa: S608 - constants
 READS["commands"] = "SELECT id, state, hold_reason, due_at FROM commands"
 FAILS = "fails"
-"""The note of an order whose fold fails after it has written."""
+"""The note of an order whose fold fails after a write."""
 
 
 def decode(event: StoredEvent) -> Decoded:
@@ -130,7 +130,7 @@ GONE = payloads.read("orders/gone", {"id": "ord_1"})
 
 
 def reads(topics: Sequence[str], data: st.SearchStrategy[Document]) -> Any:
-    """Return reads of the platform that began at several times."""
+    """Return objects that were read from the platform at several times."""
     return st.builds(payloads.read, st.sampled_from(topics), data, st.integers(28, 31))
 
 
@@ -175,7 +175,7 @@ EVENTS = st.one_of(
 
 
 async def plan_commands(store: SqliteStore) -> None:
-    """Leave commands whose effects the events may show, and one on hold."""
+    """Plan commands whose effects the events may show, and one on hold."""
     now = "2026-03-01T12:00:00.000Z"
     for number, (kind, target, columns) in enumerate(
         (
@@ -197,7 +197,7 @@ async def plan_commands(store: SqliteStore) -> None:
 
 
 async def folded(path: Path, bodies: Sequence[Event], most: int) -> dict[str, Any]:
-    """Fold these events in slices of at most so many; return all tables."""
+    """Fold these events in slices of a limited size; return all tables."""
     make_database(path)
     async with started_store(path, VirtualClock()) as store:
         await plan_commands(store)
@@ -230,7 +230,7 @@ async def test_a_slice_is_the_same_as_one_event_at_a_time(
 
 
 class Counting(Connection):
-    """A connection that counts the statements it is given."""
+    """A connection that counts its statements."""
 
     statements = 0
 
@@ -250,7 +250,7 @@ def counting(path: Path) -> sqlite3.Connection:
 
 
 def order_events(count: int) -> list[bytes]:
-    """Return orders, each placed, then shipped, every fourth cancelled."""
+    """Return events of orders: each placed, then shipped, every fourth cancelled."""
     shown = ((0, 0, False), (1, 1, False), (2, 1, True))
     return [
         order(f"ord_{n}", at, 2, parcels, "", cancelled=cancelled)
@@ -261,7 +261,7 @@ def order_events(count: int) -> list[bytes]:
 
 
 def stock_events(count: int) -> list[bytes]:
-    """Return stock changes of several products, each with two moves."""
+    """Return events of stock changes of several products, each with two moves."""
     return [
         envelope(
             "inventory/level_update",
@@ -272,7 +272,7 @@ def stock_events(count: int) -> list[bytes]:
 
 
 def catalogue_events(count: int) -> list[bytes]:
-    """Return products with two variants, and customers."""
+    """Return events of products with two variants, and of customers."""
     products = [product(f"prod_{n}", 0, [n, n + 1], 9) for n in range(count)]
     customers = [payloads.customer(f"cus_{n}") for n in range(count)]
     return [
@@ -282,7 +282,7 @@ def catalogue_events(count: int) -> list[bytes]:
 
 
 async def statements_of(path: Path, events: Sequence[Sequence[bytes]]) -> list[int]:
-    """Return how many statements each slice takes; each of these is one slice."""
+    """Return the number of statements of each slice."""
     make_database(path)
     store = SqliteStore(path, VirtualClock(), counting)
     store.start()
@@ -313,7 +313,7 @@ async def test_the_statements_of_a_slice_do_not_depend_on_its_events(
 
 
 def mixed_events(count: int, at: int) -> list[bytes]:
-    """Return orders, products and stock changes as they are at a time."""
+    """Return events of orders, products and stock changes as of a time."""
     products = [product(f"prod_{n}", at, [n], 9 + at) for n in range(count)]
     changes = [moves(f"prod_{n}", 4, None, (at, 0), None) for n in range(count)]
     return [
@@ -324,7 +324,7 @@ def mixed_events(count: int, at: int) -> list[bytes]:
 
 
 async def test_objects_that_are_known_are_read_at_once(tmp_path: Path) -> None:
-    """Each slice holds events about the objects of the slice before."""
+    """Each slice has events about the objects of the previous slice."""
     few, many = [
         await statements_of(
             tmp_path / f"{count_}.db", [mixed_events(count_, at) for at in range(3)]
@@ -336,7 +336,7 @@ async def test_objects_that_are_known_are_read_at_once(tmp_path: Path) -> None:
 
 
 def erase_others(path: Path, number: int) -> None:
-    """Erase customers whom no event names."""
+    """Erase customers that occur in no event."""
     make_database(path)
     others = [(f"a_{n}",) for n in range(number)]
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -379,7 +379,7 @@ async def test_the_rows_of_a_slice_are_written_at_once(tmp_path: Path) -> None:
 async def test_a_slice_reads_only_as_many_bytes_as_fit_into_memory(
     tmp_path: Path,
 ) -> None:
-    """It decodes its events before it folds them, and a body may be large."""
+    """A slice decodes all its events before it folds them, and bodies may be large."""
     note = "n" * (MOST_BYTES // 3)
     path = tmp_path / "backhaul.db"
     make_database(path)
@@ -395,7 +395,7 @@ async def test_a_slice_reads_only_as_many_bytes_as_fit_into_memory(
 async def test_an_event_that_fails_is_not_the_first_with_its_body(
     tmp_path: Path,
 ) -> None:
-    """A slice has read its digest, and ended before it was folded."""
+    """A slice read its digest, and ended before it folded the event."""
     path, clock = tmp_path / "backhaul.db", PacedClock()
     make_database(path)
     fails = order("ord_1", 0, 1, 0, FAILS)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Real:
-    """A move as it was; `told` by which of the two."""
+class RealMove:
+    """A real stock movement, and which source reports it."""
 
     change: StockChange
     event: str
@@ -32,11 +32,11 @@ class Real:
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How a platform tells of moves: its clock, and what its webhooks leave out.
+class ReportingStyle:
+    """How a platform reports movements: its clock, and what its webhooks omit.
 
-    Whoever tells orders tells reasons too: else a delivery without an order might be
-    silent, or mean that there is none.
+    A platform that reports orders reports reasons too. Otherwise a delivery without an
+    order would be ambiguous.
     """
 
     whole_seconds: bool
@@ -45,8 +45,8 @@ class Manner:
     has_reasons: bool
     has_changes: bool
 
-    def webhook(self, real: Real) -> tuple[StockChange, str]:
-        """Return what the webhook says, and the event's id."""
+    def webhook(self, real: RealMove) -> tuple[StockChange, str]:
+        """Return the change in the webhook, and the event's id."""
         (move,) = real.change.moves
         left = structs.replace(
             move,
@@ -54,28 +54,28 @@ class Manner:
             adjustment=move.adjustment if self.has_changes else 0,
         )
         order = real.change.order_id if self.has_orders else None
-        told = structs.replace(
+        text = structs.replace(
             real.change, adjustment_id=None, order_id=order, moves=(left,)
         )
-        return told, real.event if self.has_events else ""
+        return text, real.event if self.has_events else ""
 
 
 CAUSES = [("ORDER_PLACED", "ord_1"), ("ORDER_PLACED", "ord_2"), ("CORRECTION", None)]
 
 
 @st.composite
-def trade(draw: st.DrawFn) -> tuple[Manner, list[Real]]:
-    """Let two variants go up and down; many moves look alike in whole seconds."""
-    manner = Manner(*(draw(st.booleans()) for _ in range(5)))
+def trade(draw: st.DrawFn) -> tuple[ReportingStyle, list[RealMove]]:
+    """Change the stock of two variants; many movements are equal in whole seconds."""
+    style = ReportingStyle(*(draw(st.booleans()) for _ in range(5)))
     stock = {"var_1": 5, "var_2": 5}
-    real: list[Real] = []
+    real: list[RealMove] = []
     for number in range(draw(st.integers(1, 9))):
         variant = draw(st.sampled_from(sorted(stock)))
         delta = draw(st.sampled_from((-1, 1)))
         stock[variant] += delta
         reason, order = draw(st.sampled_from(CAUSES))
         step = draw(st.integers(0, 1))
-        second, milli = (step, 0) if manner.whole_seconds else (0, number + 1)
+        second, milli = (step, 0) if style.whole_seconds else (0, number + 1)
         change = StockChange(
             adjustment_id=f"adj_{number}",
             product_id="prod_1",
@@ -83,17 +83,17 @@ def trade(draw: st.DrawFn) -> tuple[Manner, list[Real]]:
             updated_at=f"2026-03-01T12:00:0{second}.{milli:03}Z",
             moves=(StockMove(Level("prod_1", variant, stock[variant]), delta, reason),),
         )
-        told = draw(st.sampled_from([(True, True), (True, False), (False, True)]))
-        real.append(Real(change, f"evt_{number}", *told))
-    return manner, real
+        text = draw(st.sampled_from([(True, True), (True, False), (False, True)]))
+        real.append(RealMove(change, f"evt_{number}", *text))
+    return style, real
 
 
 Told = tuple[StockChange, str]
 SLICES = st.sampled_from([1, 3, 256])
 
 
-def tellings(manner: Manner, real: Sequence[Real]) -> list[Told]:
-    webhooks = [manner.webhook(one) for one in real if one.by_webhook]
+def reports(style: ReportingStyle, real: Sequence[RealMove]) -> list[Told]:
+    webhooks = [style.webhook(one) for one in real if one.by_webhook]
     return webhooks + [(one.change, "") for one in real if one.by_history]
 
 
@@ -106,12 +106,12 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def ledger_of(
-    schema: str, told: Sequence[Told], in_a_slice: int = 1
+    schema: str, text: Sequence[Told], in_a_slice: int = 1
 ) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(":memory:", factory=Connection)) as connection:
         connection.executescript(schema)
         ledger = Ledger(connection)
-        for number, (change, event) in enumerate(told, 1):
+        for number, (change, event) in enumerate(text, 1):
             ledger.add("main", change, event)
             if number % in_a_slice == 0:
                 ledger.flush()
@@ -157,37 +157,37 @@ def test_a_move_is_looked_up_by_its_time_among_many(
 def test_moves_of_two_ids_are_two_even_if_all_else_is_equal(
     in_a_slice: int, schema: str
 ) -> None:
-    """With whole seconds, goods of one order leave, return and leave at one time."""
+    """In whole seconds, units of one order leave, return and leave at the same time."""
     move = StockMove(Level("prod_1", "var_1", 5), -1, "SALE")
     at = "2026-03-01T12:00:00.000Z"
-    told = [
+    text = [
         (StockChange(id_, "prod_1", "ord_1", at, (move,)), "")
         for id_ in ("adj_1", "adj_2")
     ]
-    assert len(ledger_of(schema, told, in_a_slice)) == 2
+    assert len(ledger_of(schema, text, in_a_slice)) == 2
 
 
 @given(shop=trade(), data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_in_any_order_and_repetition_it_is_the_same_ledger(
-    schema: str, shop: tuple[Manner, list[Real]], data: st.DataObject
+    schema: str, shop: tuple[ReportingStyle, list[RealMove]], data: st.DataObject
 ) -> None:
-    told = tellings(*shop)
-    again = data.draw(st.lists(st.sampled_from(told), max_size=6))
-    shuffled = data.draw(st.permutations(told + again))
-    assert ledger_of(schema, shuffled, data.draw(SLICES)) == ledger_of(schema, told)
+    text = reports(*shop)
+    again = data.draw(st.lists(st.sampled_from(text), max_size=6))
+    shuffled = data.draw(st.permutations(text + again))
+    assert ledger_of(schema, shuffled, data.draw(SLICES)) == ledger_of(schema, text)
 
 
 @given(shop=trade(), data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_a_complete_history_is_the_ledger(
-    schema: str, shop: tuple[Manner, list[Real]], data: st.DataObject
+    schema: str, shop: tuple[ReportingStyle, list[RealMove]], data: st.DataObject
 ) -> None:
-    manner, real = shop
+    style, real = shop
     real = [replace(one, by_history=True) for one in real]
-    told = tellings(manner, real)
-    again = data.draw(st.lists(st.sampled_from(told), max_size=6))
-    shuffled = data.draw(st.permutations(told + again))
+    text = reports(style, real)
+    again = data.draw(st.lists(st.sampled_from(text), max_size=6))
+    shuffled = data.draw(st.permutations(text + again))
     found = ledger_of(schema, shuffled, data.draw(SLICES))
     assert found == sorted(row_of(one.change) for one in real)
 
@@ -195,12 +195,12 @@ def test_a_complete_history_is_the_ledger(
 @given(shop=trade(), data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_webhooks_alone_merge_no_two_distinguishable_moves(
-    schema: str, shop: tuple[Manner, list[Real]], data: st.DataObject
+    schema: str, shop: tuple[ReportingStyle, list[RealMove]], data: st.DataObject
 ) -> None:
-    manner, real = shop
-    manner = replace(manner, has_events=manner.has_events or manner.whole_seconds)
+    style, real = shop
+    style = replace(style, has_events=style.has_events or style.whole_seconds)
     real = [replace(one, by_webhook=True, by_history=False) for one in real]
-    told = tellings(manner, real)
-    again = data.draw(st.lists(st.sampled_from(told), max_size=6))
-    shuffled = data.draw(st.permutations(told + again))
+    text = reports(style, real)
+    again = data.draw(st.lists(st.sampled_from(text), max_size=6))
+    shuffled = data.draw(st.permutations(text + again))
     assert len(ledger_of(schema, shuffled, data.draw(SLICES))) == len(real)

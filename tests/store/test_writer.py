@@ -117,7 +117,7 @@ async def test_a_row_that_cannot_be_written_fails_alone(
     bad: object, writer: Writer, path: Path
 ) -> None:
     broken: tuple[object, ...] = ("main", "delivery", bad, "", b"", b"")
-    with locked(path):  # so that all of it is one round
+    with locked(path):  # so that all writes are in one round
         given = [writer.append(row) for row in (row(1), broken, row(2))]
         marked = writer.urgent(mark("a"))
         await asyncio.sleep(0)

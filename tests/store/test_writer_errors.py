@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 TROUBLE = "disk I/O error"
 
 
-class NoWayBack(sqlite3.Connection):
-    """A connection whose disk fails while a round is undone, once."""
+class FailingRollback(sqlite3.Connection):
+    """A connection whose disk fails once during a rollback."""
 
     failed = False
 
@@ -35,8 +35,8 @@ class NoWayBack(sqlite3.Connection):
         return super().execute(sql, *values)
 
 
-def without_way_back(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, factory=NoWayBack)
+def failing_rollback(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, factory=FailingRollback)
     connections.prepare_writer(connection)
     return connection
 
@@ -68,7 +68,7 @@ def full_disk(connection: sqlite3.Connection) -> None:
 
 
 async def test_a_round_that_cannot_be_undone_is_undone_later(path: Path) -> None:
-    writer = Writer(path, append_batch, without_way_back)
+    writer = Writer(path, append_batch, failing_rollback)
     writer.start()
     async with asyncio.timeout(HANG_SECONDS):
         with pytest.raises(Busy, match=TROUBLE):
@@ -96,10 +96,10 @@ async def test_a_caller_of_an_ended_thread_is_refused(
     ]
     waiting.append(writer.append(arrival(b"1")))
     async with asyncio.timeout(HANG_SECONDS):
-        told = await asyncio.gather(*waiting, return_exceptions=True)
+        text = await asyncio.gather(*waiting, return_exceptions=True)
         with pytest.raises(WriterFailed, match=r"SystemExit.*Start the daemon again"):
             await watched
-    assert [type(error) for error in told] == [Busy] * 4
+    assert [type(error) for error in text] == [Busy] * 4
     with pytest.raises(Busy, match="writing to the database failed"):
         writer.append(arrival(b"2"))
     assert (count(path, "inbox"), count(path, "kv")) == (0, 0)

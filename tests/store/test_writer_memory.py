@@ -45,7 +45,7 @@ async def test_a_body_is_freed_once_it_is_stored(tmp_path: Path) -> None:
 
 
 async def test_batches_of_every_size_leave_no_copies(tmp_path: Path) -> None:
-    """SQLite copies what it is given, into a statement that stays in a cache."""
+    """SQLite copies parameters into a statement that stays in a cache."""
     async with started_store(tmp_path / "backhaul.db") as store:
         path = store.path
     row = arrival(b"x" * LARGE)
@@ -59,7 +59,7 @@ async def test_batches_of_every_size_leave_no_copies(tmp_path: Path) -> None:
 
 
 class Watched(sqlite3.Connection):
-    """Remembers what it was asked to prepare."""
+    """Records the statements that it prepares."""
 
     texts: ClassVar[set[str]] = set()
 
@@ -69,7 +69,7 @@ class Watched(sqlite3.Connection):
 
 
 async def test_a_few_statements_serve_batches_of_every_size(tmp_path: Path) -> None:
-    """Each keeps its program and a copy of its rows, for as long as the daemon runs."""
+    """Each statement keeps its program and a copy of its rows until the daemon ends."""
     async with started_store(tmp_path / "backhaul.db") as store:
         path = store.path
     with closing(sqlite3.connect(path, factory=Watched)) as connection:
@@ -93,9 +93,9 @@ async def test_rows_of_all_sizes_get_ids_in_their_order(tmp_path: Path) -> None:
 async def test_counting_a_larger_mirror_needs_no_additional_memory(
     tmp_path: Path,
 ) -> None:
-    """Each count goes through a whole index, of 16 bytes an order and more."""
+    """Each count reads a whole index, with 16 bytes or more for each order."""
     async with started_store(tmp_path / "backhaul.db") as store:
-        # The writer opens in a thread of its own, and then reads the whole schema.
+        # the writer opens its connection in a new thread, and reads the whole schema
         await store.inbox.append(arrival(b"x"))
         assert await store.metric_samples.count_mirrored() == {
             **NOTHING,
