@@ -77,7 +77,7 @@ class _Keeping(logging.Handler):
 
 @pytest.fixture
 def errors() -> Iterator[list[logging.LogRecord]]:
-    """What the standard library's log says from WARNING up."""
+    """Return the records of the standard library's log from WARNING up."""
     found: list[logging.LogRecord] = []
     handler = _Keeping(logging.WARNING)
     handler.found = found
@@ -87,7 +87,7 @@ def errors() -> Iterator[list[logging.LogRecord]]:
 
 
 async def _fail(_: web.Request) -> web.Response:
-    raise ValueError("a bug of ours")
+    raise ValueError("a bug of Backhaul")
 
 
 async def _lose(_: web.Request) -> web.Response:
@@ -115,7 +115,7 @@ async def listening_on(counted: Counter[tuple[str, ...]]) -> AsyncIterator[int]:
 
 
 async def send(port: int, request: bytes, *, reset: bool = False) -> None:
-    """Send bytes, then close the connection, or have it reset."""
+    """Send bytes, then close or reset the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     if reset:

@@ -53,7 +53,7 @@ AGAIN = read("orders/read", payloads.order(note="b"))
 async def test_content_that_came_twice_keeps_its_higher_version(
     order: tuple[int, ...], store: Store
 ) -> None:
-    """Same second: A (3), B (5), and B read back without a sequence."""
+    """Within one second: A (3), B (5), and B read again without a sequence number."""
     arrivals = [*DELIVERED, AGAIN]
     await fold_in_turn(store, *(arrivals[index] for index in order))
     versions = await store.mirror.versions("order", "main", ["ord_1"])
@@ -109,11 +109,11 @@ async def test_status_goes_back_only_when_a_refetch_says_so(
     assert state(store) == ("folded", None)
 
 
-async def test_a_time_of_the_future_is_lowered_by_a_reread(store: Store) -> None:
+async def test_a_time_of_the_future_is_lowered_by_a_refetch(store: Store) -> None:
     older = read("orders/read", payloads.order(note="true"), at=29)
     await fold_in_turn(store, order("forged", at=3_000), older)
     assert noted(store) == "forged"
-    assert await asked(store) == []  # the read began before the delivery was seen
+    assert await asked(store) == []  # the read began before the delivery arrived
     await fold_in_turn(store, read("orders/read", payloads.order(note="true"), at=31))
     assert noted(store) == "forged"
     assert await asked(store) == [("order", "ord_1")]
@@ -192,7 +192,7 @@ def level(value: int, at: int = 1) -> dict[str, Any]:
 
 
 def held(store: Store) -> tuple[int, str]:
-    """Return the stock of the only variant, and since when it is so."""
+    """Return the stock of the only variant, and the time of that stock."""
     (found,) = rows_of(store.place, "inventory_levels", "stock", "updated_at")
     stock, since = found
     return stock, since
@@ -214,7 +214,7 @@ async def test_a_product_that_shows_another_stock_refetches_its_levels(
     await fold_in_turn(store, stock(10, sequence=1))
     shown = payloads.product(variants=[payloads.variant(stock=7)])
     await fold_in_turn(store, read("products/read", shown, at=29))
-    assert await asked(store) == []  # it was read before the stock moved
+    assert await asked(store) == []  # the product was read before the stock changed
     await fold_in_turn(store, read("products/read", shown, at=31))
     assert await asked(store) == [("level", "prod_1")]
     assert held(store) == (10, payloads.instant(1))
@@ -225,7 +225,7 @@ async def test_a_product_that_shows_another_stock_refetches_its_levels(
 async def test_a_refetch_that_decides_nothing_is_repeated_after_a_pause(
     store: Store,
 ) -> None:
-    """Its clock was put back: what is held was seen later than the read began."""
+    """The clock was set back, so the mirror's copy is newer than the read."""
     await fold_in_turn(store, order("a"))
     await fold_in_turn(store, read("orders/reread", payloads.order(note="b"), at=20))
     assert await asked(store) == []
@@ -235,7 +235,7 @@ async def test_a_refetch_that_decides_nothing_is_repeated_after_a_pause(
 async def test_a_refetch_pauses_even_where_its_row_is_still_queued(
     store: Store,
 ) -> None:
-    """Else a clock that was put back would have it read without end."""
+    """Otherwise it would be read endlessly after the clock was set back."""
     await fold_in_turn(store, order("a"), order("b"))
     (row,) = await store.refetch_queue.next("main", 9)
     await fold_in_turn(store, read("orders/reread", payloads.order(note="c"), at=20))
@@ -275,7 +275,7 @@ OVERTAKEN: dict[str, tuple[dict[str, Arrival], Callable[[Store], object], object
 async def test_a_confirming_read_counts_whenever_it_comes(
     sequence: str, case: str, store: Store
 ) -> None:
-    """What was seen before it never wins, even where the read changes nothing."""
+    """An older copy never wins, even if the read changes nothing."""
     arrivals, shown, expected = OVERTAKEN[case]
     await fold_in_turn(store, *(arrivals[name] for name in sequence))
     assert shown(store) == expected
@@ -313,7 +313,7 @@ async def test_a_parent_that_an_update_names_is_requested(store: Store) -> None:
 
 
 async def test_a_removal_hides_no_parent(store: Store) -> None:
-    """The next order takes the place of the one that went."""
+    """The next order moves to the position of the deleted one."""
     await fold_in_turn(store, read("orders/read", payloads.order(customer=None)))
     assert not await store.refetch_queue.enqueue_parents("main")
     await fold_in_turn(

@@ -39,7 +39,7 @@ def fold(event: StoredEvent) -> Decoded:
 
 
 async def mirrored(place: Place, bodies: Sequence[bytes]) -> dict[str, list[Row]]:
-    """Return the mirror after these deliveries, folded as they arrive in parts."""
+    """Return the mirror after these deliveries, which are folded in parts."""
     async with started_store(place) as store:
         for first in range(0, len(bodies), 7):
             await append(store, bodies[first : first + 7])
@@ -80,9 +80,9 @@ def test_in_order_the_mirror_equals_the_shop(in_order: dict[str, list[Row]]) -> 
 
 
 def shown(order: dict[str, Any]) -> dict[str, Any]:
-    """Return an order as its last event showed it.
+    """Return an order as in its last event.
 
-    Deleting a product takes it out of its orders' lines without an event.
+    To delete a product changes the lines of its orders without an event.
     """
     last = [
         document["data"]

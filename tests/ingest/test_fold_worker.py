@@ -26,7 +26,7 @@ FACTS = {"main": StoreFacts(STORE_ID, "INR")}
 
 
 class LastingTraffic:
-    """A real inbox into which something new comes during every slice."""
+    """A real inbox that gets a new event during every slice."""
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox

@@ -79,23 +79,23 @@ PRODUCTS = {
 }
 
 
-async def hear(
-    store: Store, topic: str, told: Mapping[str, Document], way: str
+async def fold_in_order(
+    store: Store, topic: str, documents: Mapping[str, Document], way: str
 ) -> None:
-    """Take in the news in this order; the platform numbered them as they stand."""
-    number = {name: sequence for sequence, name in enumerate(told, 1)}
-    news = (
-        payloads.envelope(topic, told[name], sequence=number[name])
+    """Fold the events in the order of `way`; `documents` has the platform's order."""
+    number = {name: sequence for sequence, name in enumerate(documents, 1)}
+    events = (
+        payloads.envelope(topic, documents[name], sequence=number[name])
         for name in way.split()
     )
-    assert await append_and_fold(store, *news) == []
+    assert await append_and_fold(store, *events) == []
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_part_that_moves_to_another_order_is_there(
     way: str, store: Store
 ) -> None:
-    await hear(store, "orders/updated", ORDERS, way)
+    await fold_in_order(store, "orders/updated", ORDERS, way)
     assert lines(store) == [("ord_1", "li_0"), ("ord_2", "li_1")]
     assert parcels(store) == [
         ("ord_1", "shp_0", "BD1"),
@@ -113,7 +113,7 @@ async def test_ids_may_start_over_in_each_order(store: Store) -> None:
         )
         for id_ in ("ord_1", "ord_2")
     }
-    await hear(store, "orders/updated", numbered, "ord_1 ord_2")
+    await fold_in_order(store, "orders/updated", numbered, "ord_1 ord_2")
     assert lines(store) == [("ord_1", "1"), ("ord_2", "1")]
     assert parcels(store) == [
         ("ord_1", "1", "T-ord_1"),
@@ -127,7 +127,7 @@ async def test_ids_may_start_over_in_each_order(store: Store) -> None:
 async def test_a_variant_that_moves_to_another_product_is_there(
     way: str, store: Store
 ) -> None:
-    await hear(store, "products/update", PRODUCTS, way)
+    await fold_in_order(store, "products/update", PRODUCTS, way)
     kept = [("prod_1", "var_0"), ("prod_2", "var_1")]
     assert variants(store) == kept
     assert levels(store) == kept
@@ -136,13 +136,13 @@ async def test_a_variant_that_moves_to_another_product_is_there(
 async def test_a_late_stock_event_brings_no_variant_back(
     store: Store,
 ) -> None:
-    """The product that it left has none of it, whatever another one has."""
+    """The former product has no stock of it, whatever the new product has."""
     unstocked = payloads.variant(stock=None)
-    told = {
+    documents = {
         "left": payloads.product("prod_1", 4, variants=[]),
         "moved": payloads.product("prod_2", 3, variants=[unstocked]),
     }
-    await hear(store, "products/update", told, "moved left")
+    await fold_in_order(store, "products/update", documents, "moved left")
     late = payloads.stock_change(2, productId="prod_1")
     await append_and_fold(store, payloads.envelope("inventory/level_update", late))
     assert levels(store) == []
@@ -151,8 +151,8 @@ async def test_a_late_stock_event_brings_no_variant_back(
 async def test_a_variant_that_two_products_show_is_one_article(
     store: Store,
 ) -> None:
-    """It is of the product that changed last, wherever one asks for it."""
-    await hear(store, "products/update", PRODUCTS, "both moved")
+    """Every lookup returns the product that changed last."""
+    await fold_in_order(store, "products/update", PRODUCTS, "both moved")
     assert variants(store) == [
         *(("prod_1", "var_0"), ("prod_1", "var_1"), ("prod_2", "var_1")),
     ]
@@ -171,7 +171,7 @@ async def test_a_variant_that_two_products_show_is_one_article(
 
 
 async def matched(store: Store, *names: str) -> list[list[tuple[str, str]]]:
-    """Return the variants that a record with each of these SKUs would match."""
+    """Return the variants that records with these SKUs would match."""
     found: list[list[tuple[str, str]]] = []
 
     def look_up(record: WaitingRecord, mirror: MatchReader) -> Unmatched:
@@ -188,9 +188,11 @@ async def test_a_part_of_another_parent_is_a_difference(
 ) -> None:
     places = [new_database(), new_database()]
     for place, shown in zip(places, [("01", "1"), ("0", "1")], strict=True):
-        told = {f"ord_{n}": order(f"ord_{n}", 1, each) for n, each in enumerate(shown)}
+        documents = {
+            f"ord_{n}": order(f"ord_{n}", 1, each) for n, each in enumerate(shown)
+        }
         async with started_store(place) as store:
-            await hear(store, "orders/updated", told, "ord_0 ord_1")
+            await fold_in_order(store, "orders/updated", documents, "ord_0 ord_1")
     left, right = places
     found = [(d.table, d.id, d.left) for d in database_at(left).differences(right)]
     assert ("order_items", "ord_0 li_1", "is there") in found

@@ -85,8 +85,8 @@ async def test_a_wrong_signature_is_401_and_leaves_nothing(
 
 
 EVIDENCE = {"of another body", "by another secret", "by nothing", "lower case"}
-"""Whole signatures that do not match. All others were damaged, lost or added on their
-way, so that another secret helps nothing."""
+"""Complete signatures that do not match. All others were damaged, lost or added on the
+way, so another secret does not help."""
 
 
 @pytest.mark.parametrize("name", FORGED)

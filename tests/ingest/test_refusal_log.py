@@ -24,35 +24,35 @@ BODY = envelope("orders/create", order())
 
 
 @pytest.fixture
-def told() -> Iterator[list[dict[str, Any]]]:
+def entries() -> Iterator[list[dict[str, Any]]]:
     found: list[dict[str, Any]] = []
     sink = logger.add(lambda line: found.append(line.record["extra"]))
     yield found
     logger.remove(sink)
 
 
-async def test_each_turn_is_logged_once(told: list[dict[str, Any]]) -> None:
+async def test_each_turn_is_logged_once(entries: list[dict[str, Any]]) -> None:
     clock = VirtualClock()
     refusals = BackpressureLog(clock)
     refusals.kept()
-    for _ in range(3):  # a nearly full disk has room for a small one now and then
+    for _ in range(3):  # a nearly full disk accepts a small event now and then
         refusals.refused(BUSY)
         refusals.kept()
-    assert told == [{"action": "receive.busy"}]
+    assert entries == [{"action": "receive.busy"}]
     await clock.advance(CALM_SECONDS)
     refusals.kept()
     refusals.kept()
-    assert told[1:] == [{"action": "receive.resumed", "refused": 3}]
+    assert entries[1:] == [{"action": "receive.resumed", "refused": 3}]
     refusals.refused(BUSY)
-    assert told[2:] == [{"action": "receive.busy"}]
+    assert entries[2:] == [{"action": "receive.busy"}]
 
 
 async def test_refused_webhooks_are_one_line(
-    store: Store, told: list[dict[str, Any]]
+    store: Store, entries: list[dict[str, Any]]
 ) -> None:
     async with served(store.inbox) as receiver:
         with locked(store.place):
             statuses = [(await receiver.post(BODY)).status for _ in range(3)]
         assert (await receiver.post(BODY)).status == 200
     assert statuses == [503] * 3
-    assert [line["action"] for line in told] == ["receive.busy"]
+    assert [line["action"] for line in entries] == ["receive.busy"]

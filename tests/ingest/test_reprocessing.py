@@ -80,7 +80,7 @@ def quarantine(store: Store) -> list[Any]:
 
 
 async def failing_at_first(store: Store, *bodies: bytes) -> None:
-    """Fold with a program that has a bug: everything is set aside."""
+    """Fold with a bug in the program, which quarantines everything."""
 
     def fold(_: StoredEvent, __: MirrorWriter) -> Folded:
         raise ZeroDivisionError
@@ -116,7 +116,7 @@ async def test_an_event_that_an_operator_discarded_stays_discarded(
 async def test_a_quarantined_delivery_is_no_duplicate_of_itself(
     store: Store,
 ) -> None:
-    """Its digest was seen before it could not be used; its repetition is one."""
+    """Its own digest does not count; a repetition is a duplicate."""
     broken = envelope("orders/create", payloads.order(items=None))
     await append_and_fold(store, broken, broken)
     assert event_states(store.place) == ["quarantined", "duplicate"]
@@ -181,7 +181,7 @@ def _fold(event: StoredEvent) -> Decoded:
 
 
 async def test_a_slice_holds_one_body_at_a_time(store: Store) -> None:
-    """However many a slice may look at, it reads those that it comes to."""
+    """A slice reads bodies one by one, whatever its limit."""
     note = "n" * 100_000
     bodies = [
         envelope("orders/create", payloads.order(f"o{n}", note=note))
@@ -221,7 +221,7 @@ FORGED = read("orders/read", payloads.order(at=8, note="forged"), at=20)
 async def test_one_pass_is_enough_for_events_in_any_order(
     order: tuple[Arrival, ...], store: Store
 ) -> None:
-    """The last one was seen before the read that lowers, the first one after it."""
+    """The last event arrived before the read that lowers the time."""
     for arrival in order:
         await store.inbox.append(arrival)
     await fold_all(store)

@@ -30,7 +30,7 @@ ENTRY = AuditEntry("asha", "secrets revoke", "main")
 
 
 class Machine:
-    """What one daemon has of the secrets of `main`."""
+    """The webhook secrets of store `main` in one daemon."""
 
     def __init__(self, store: Store, *keys: SecretStr, left: tuple[bytes, ...] = ()):
         self.store = store

@@ -37,7 +37,7 @@ async def listener_on(sock: socket.socket) -> sockets.Listener:
 def test_a_late_connection_is_answered_by_this_process_or_the_next(
     rounds: int, run: Callable[[Any], None]
 ) -> None:
-    """However many rounds of the loop have passed since they asked."""
+    """The number of iterations of the event loop since then does not matter."""
 
     async def come() -> None:
         with sockets.bind_tcp("127.0.0.1", 0, "public") as kept:

@@ -36,7 +36,7 @@ Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Time:
-    """Seconds that pass when a test says so."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.seconds = 100.0
@@ -46,7 +46,7 @@ class Time:
 
 
 class LateInbox:
-    """Keeps deliveries when a test says so."""
+    """An inbox that stores deliveries when a test lets it."""
 
     def __init__(self) -> None:
         self.came = asyncio.Event()
@@ -72,7 +72,7 @@ def time() -> Time:
 async def slow_ones(
     receiver: Served, number: int, begun: bytes
 ) -> AsyncIterator[list[Pair]]:
-    """Begin requests one by one, each known to the server before the next."""
+    """Begin requests one after the other; the server accepts each before the next."""
     pairs: list[Pair] = []
     for _ in range(number):
         reader, writer = await receiver.connect()
@@ -88,13 +88,13 @@ async def slow_ones(
 
 
 def begun_all(receiver: Served, begun: bytes) -> bool:
-    """Tell whether the server works on what was sent whole: the headers."""
+    """Return True if the server processes the requests whose headers are complete."""
     serving = {connection.serving for connection in receiver.arrivals.open.values()}
     return serving == {b"\r\n\r\n" in begun}
 
 
 async def end_of(reader: asyncio.StreamReader, seconds: float = HANG_SECONDS) -> bytes:
-    """Return what is said until the server closes; TimeoutError if it does not."""
+    """Return all bytes until the server closes; raise TimeoutError if it does not."""
     async with asyncio.timeout(seconds):
         with contextlib.suppress(ConnectionResetError):
             return await reader.read()
@@ -131,7 +131,7 @@ async def test_each_request_of_a_connection_has_its_own_time(
             writer.write(whole)
             answer = await reader.readuntil(b"\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 200")
-            time.seconds += 60  # it may rest as long as it likes
+            time.seconds += 60  # an idle connection has no timeout
             receiver.arrivals.check()
         writer.write(whole[:30])
         (connection,) = receiver.arrivals.open.values()
@@ -232,19 +232,19 @@ async def test_a_good_delivery_gets_the_place_of_a_slow_one(
 
 
 async def closed_and_refused(store: Store) -> tuple[bytes, bytes]:
-    """Return what a slow client is told, and one for whom there is no place."""
+    """Return the responses to a slow client and to one connection too many."""
     async with served(store.inbox, request_seconds=0.5, max_connections=1) as receiver:
         reader, writer = await receiver.connect()
         writer.write(HEAD[:40])
         await until(lambda: receiver.arrivals.open, "it came")
         refused = await receiver.raw(HEAD + BODY)
-        told = await end_of(reader)
+        response = await end_of(reader)
         writer.close()
-        return told, refused
+        return response, refused
 
 
 async def test_the_guards_hold_on_the_daemons_own_loop(store: Store) -> None:
-    """It runs on uvloop, whose transports are of other classes than asyncio's."""
-    told, refused = await asyncio.to_thread(uvloop.run, closed_and_refused(store))
-    assert told.startswith(b"HTTP/1.1 408")
+    """The daemon runs on uvloop, whose transports differ from those of asyncio."""
+    response, refused = await asyncio.to_thread(uvloop.run, closed_and_refused(store))
+    assert response.startswith(b"HTTP/1.1 408")
     assert refused.startswith(b"HTTP/1.1 503")

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from scenes.postgres_databases import PostgresDatabases
 
 
-class Door:
-    """An inbox that refuses everything while it is shut."""
+class FailingInbox:
+    """An inbox that refuses events while `is_shut`."""
 
     def __init__(self, inbox: Appending) -> None:
         self._inbox = inbox
@@ -69,14 +69,14 @@ async def append(inbox: Appending, *given: str) -> None:
         await inbox.append(webhook(body))
 
 
-async def leave(store: Store, file: Path, *given: str) -> None:
-    """Leave webhooks in a spool, as a daemon that ends while the database is away."""
-    async with spooling(Door(store.inbox), file, forwards=False) as inbox:
+async def leave_in_spool(store: Store, file: Path, *given: str) -> None:
+    """Leave webhooks in a spool, as a daemon does that stops during an outage."""
+    async with spooling(FailingInbox(store.inbox), file, forwards=False) as inbox:
         await append(inbox, *given)
 
 
 def texts(place: Place) -> list[str]:
-    """Return the bodies in the inbox, in the order in which they came into it."""
+    """Return the bodies in the inbox, in order of arrival."""
     return [body.decode() for body in bodies(place)]
 
 
@@ -86,12 +86,12 @@ async def test_webhooks_wait_on_the_disk_and_are_forwarded_in_order(
     file = tmp_path / "spool.db"
     names = [str(number) for number in range(SPOOL_ROWS + 10)]
     async with started_store(database) as store:
-        door = Door(store.inbox)
-        async with spooling(door, file) as inbox:
+        failing = FailingInbox(store.inbox)
+        async with spooling(failing, file) as inbox:
             await asyncio.gather(*(append(inbox, name) for name in names))
             assert texts(database) == []
             assert texts(file) == names
-            door.is_shut = False
+            failing.is_shut = False
             await until(lambda: not inbox.waiting, "the spool is empty")
         assert texts(database) == names
         assert count(file, "inbox") == 0
@@ -102,7 +102,7 @@ async def test_later_webhooks_wait_behind_those_of_an_earlier_run(
 ) -> None:
     file = tmp_path / "spool.db"
     async with started_store(database) as store:
-        await leave(store, file, "1", "2")
+        await leave_in_spool(store, file, "1", "2")
         async with spooling(store.inbox, file, forwards=False) as inbox:
             assert inbox.waiting == 2
             await append(inbox, "3")
@@ -118,12 +118,12 @@ async def test_a_spool_that_is_turned_off_is_still_emptied(
 ) -> None:
     file = tmp_path / "spool.db"
     async with started_store(database) as store:
-        await leave(store, file, "1")
-        door = Door(store.inbox)
-        async with spooling(door, file, accepts=False) as inbox:
+        await leave_in_spool(store, file, "1")
+        failing = FailingInbox(store.inbox)
+        async with spooling(failing, file, accepts=False) as inbox:
             with pytest.raises(Busy):
                 await append(inbox, "2")
-            door.is_shut = False
+            failing.is_shut = False
             await until(lambda: not inbox.waiting, "the spool is empty")
         assert texts(database) == ["1"]
 
@@ -178,6 +178,6 @@ async def forward_twice(url: str, tmp_path: Path, point: str) -> None:
     assert found.count("folded") == len(orders)
     assert set(found) <= {"folded", "duplicate"}
     if point in {"append:after", "remove:before"}:
-        # A busy machine may add repeats: the server ends a connection that pauses.
+        # a busy machine may add repeats, because the server ends idle connections
         assert "duplicate" in found
     assert sorted(values_of(url, "orders", "id")) == orders

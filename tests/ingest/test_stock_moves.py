@@ -28,16 +28,16 @@ NAMELESS = (-2, 10, "MANUAL_ADJUSTMENT", None, None)
 
 
 def ledger(store: Store) -> list[Row]:
-    """Return the moves, those without an id first."""
+    """Return the stock movements, those without an id first."""
     columns = ("adjustment", "stock_after", "reason", "cause", "adjustment_id")
     found = rows_of(store.place, "stock_ledger", *columns)
     return sorted(found, key=lambda row: row[-1] or "")
 
 
 def nameless(**members: Any) -> payloads.Document:
-    """Return what a webhook says that gives no id of the move."""
-    told = payloads.stock_change(**members)
-    return {name: value for name, value in told.items() if name != "adjustmentId"}
+    """Return the data of a webhook without the id of the movement."""
+    data = payloads.stock_change(**members)
+    return {name: value for name, value in data.items() if name != "adjustmentId"}
 
 
 def bare(document: payloads.Document) -> bytes:
@@ -54,8 +54,8 @@ async def test_the_history_names_a_move_that_a_webhook_did_not_name(
     silent: tuple[str, ...], told_first: str, store: Store
 ) -> None:
     sold = {"reason": "ORDER_PLACED", "orderId": "ord_1"}
-    told = {name: v for name, v in nameless(**sold).items() if name not in silent}
-    arrivals = [payloads.arrival(envelope(TOPIC, told)), history(**sold)]
+    data = {name: v for name, v in nameless(**sold).items() if name not in silent}
+    arrivals = [payloads.arrival(envelope(TOPIC, data)), history(**sold)]
     await fold_in_turn(
         store, *(arrivals if told_first == "webhook" else arrivals[::-1])
     )
@@ -67,9 +67,9 @@ async def test_the_history_names_a_move_that_a_webhook_did_not_name(
 async def test_a_change_without_a_webhook_is_learnt_from_the_history(
     store: Store,
 ) -> None:
-    told = nameless()
-    told["levels"] = [{"variantId": "var_1", "stock": 10}]
-    await append_and_fold(store, envelope(TOPIC, told))
+    data = nameless()
+    data["levels"] = [{"variantId": "var_1", "stock": 10}]
+    await append_and_fold(store, envelope(TOPIC, data))
     await fold_in_turn(store, history())
     assert ledger(store) == [KNOWN]
 
@@ -96,7 +96,7 @@ async def test_an_event_that_is_given_a_new_id_is_known_by_its_millisecond(
 
 
 async def test_two_events_of_one_second_are_two_moves(store: Store) -> None:
-    """It went, came back and went again within one second, told in whole ones."""
+    """A unit left, returned and left within one second, with times in seconds."""
     for number in range(2):
         await append_and_fold(store, envelope(TOPIC, nameless(), id=f"evt_{number}"))
     assert ledger(store) == [NAMELESS] * 2
@@ -128,15 +128,15 @@ async def test_moves_that_differ_in_any_given_field_are_two_moves(
 
 
 async def test_why_says_which_moves_may_be_reported_twice(database: Place) -> None:
-    """Two deliveries of one second, one of which the history has named."""
+    """Two deliveries within one second; the history has the id of one movement."""
     make_database(database)
     sold = {"store": "main", "product_id": "prod_1", "variant_id": "var_1"}
     sold |= {"reason": "ORDER_PLACED", "cause": "ord_1"}
     units = {"adjustment": -2, "stock_after": 10}
     moments = (("adj_1", 0), (None, 0), (None, 3_599))
     for id_, second in moments:
-        told = {"adjustment_id": id_, "at": payloads.instant(second)}
-        insert(database, "stock_ledger", **sold, **units, **told)
+        data = {"adjustment_id": id_, "at": payloads.instant(second)}
+        insert(database, "stock_ledger", **sold, **units, **data)
     found = FoundObject("", "main", "var_1", {"product_id": "prod_1"})
     with database_at(database).reader() as known:
         shown = [one.detail for one in known.timeline("sku", found)]

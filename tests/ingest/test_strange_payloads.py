@@ -68,7 +68,7 @@ BAD: list[tuple[str, str, Any]] = [
     ("inventory/level_update", "productId", None),
     ("customers/create", "updatedAt", []),
 ]
-"""Members without which nobody can say what the object is now."""
+"""Members without which the current state of the object is unknown."""
 
 
 @pytest.mark.parametrize(("topic", "member", "value"), BAD, ids=repr)
@@ -160,7 +160,7 @@ async def test_a_body_of_another_shape_stops_nothing(body: bytes, store: Store) 
 async def test_an_order_with_half_an_emoji_is_folded_and_kept_as_it_came(
     store: Store,
 ) -> None:
-    """Stores cut texts after so many UTF-16 units; what is read was cut there too."""
+    """Stores truncate texts by UTF-16 units, in webhooks and in responses."""
     order = payloads.order(name="#1001 \ud83d", note="tea \ud83d")
     body = json.dumps({"topic": "orders/create", "data": order}).encode()
     assert rb"tea \ud83d" in body
@@ -212,7 +212,7 @@ def places(node: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def disturbed(draw: st.DrawFn) -> bytes:
-    """Draw a delivery with a few members changed, removed or added."""
+    """Draw a delivery with some members changed, removed or added."""
     topic = draw(st.sampled_from(sorted(SAMPLES)))
     document = json.loads(envelope(topic, SAMPLES[topic]))
     for _ in range(draw(st.integers(1, 3))):

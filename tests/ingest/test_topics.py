@@ -248,7 +248,7 @@ async def test_unknown_members_are_kept_and_transient_ones_not(
 async def test_an_id_with_a_zero_byte_is_refused(
     changed: dict[str, Any], store: Store
 ) -> None:
-    """No statement finds the row of such an id."""
+    """No statement could find a row with such an id."""
     body = envelope("orders/create", payloads.order(**changed))
     ((_, folded),) = await append_and_fold(store, body)
     assert folded.state == "quarantined"

@@ -130,7 +130,7 @@ async def test_an_order_that_is_gone_holds_nothing(store: Store) -> None:
 async def test_the_event_itself_lets_go_once_it_can_be_read(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after an update of Backhaul that knows the member's new form."""
+    """For example after an update of Backhaul that can read the member's new form."""
     await plan(store, "fulfill", "ord_1", lane="order:ord_1")
     await store.inbox.append(order_event(at=30, status="ONLY-NOW"))
     with monkeypatch.context() as patched:

@@ -76,7 +76,9 @@ async def test_a_use_that_could_not_be_saved_is_saved_later(
     with locked(store.place):
         saving = asyncio.create_task(signers.save())
         await asyncio.sleep(0)
-        assert accepts(signers, NEW, LATE)  # while it is being saved
+        assert accepts(
+            signers, NEW, LATE
+        )  # another use, while the first one is being saved
         with pytest.raises(Busy):
             await saving
     await signers.save()

@@ -34,7 +34,7 @@ API_KEY = "svc_live_reconciling0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Everything a part of reconcile is built from."""
+    """The parts that the sync needs: platform, store, clock and client."""
 
     platform: Platform
     server: Server
@@ -51,7 +51,7 @@ async def place(database: DatabasePlace) -> AsyncIterator[Place]:
 
 @asynccontextmanager
 async def opened(database: DatabasePlace, clock: RunningClock) -> AsyncIterator[Place]:
-    """Open a store and its client beside a platform, all on one clock."""
+    """Open a store, a platform and its client, all on one clock."""
     platform = Platform()
     async with (
         started_store(database, clock) as store,
@@ -69,7 +69,7 @@ FACTS = StoreFacts(payloads.STORE_ID, "INR", ("updatedSince",))
 async def reconciling(
     place: Place, guard: Callable[[], Awaitable[None]] = nothing
 ) -> AsyncIterator[Reconciler]:
-    """Run the folding beside a reconciler; `guard` checks the subscription."""
+    """Run the fold worker and yield a reconciler; `guard` checks the subscription."""
     drain = FoldWorker(place.store.inbox, place.clock, {"main": FACTS})
     repair = MirrorRepair(
         "main",

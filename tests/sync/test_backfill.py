@@ -28,7 +28,7 @@ async def backfill(place: Place) -> None:
 
 
 class Paged:
-    """A list in pages of two; `gate` closes after so many pages."""
+    """A list in pages of two; it does not answer after `pages_left` pages."""
 
     def __init__(self, listed: list[dict[str, Any]]) -> None:
         self.listed = listed
@@ -114,7 +114,7 @@ async def test_objects_in_the_mirror_are_not_imported_again(place: Place) -> Non
 
 
 def read(place: Place, kind: str) -> list[int]:
-    """Return how many rows each pass over a list has read."""
+    """Return the number of rows that each pass over a list read."""
     return [one.read for one in passes(place.store.place) if one.kind == kind]
 
 
@@ -252,7 +252,7 @@ async def test_a_row_that_cannot_be_imported_is_recorded_once(
 async def test_a_row_without_an_id_does_not_keep_a_full_sync_going(
     place: Place,
 ) -> None:
-    """A platform that ignores the page shows it for ever."""
+    """A platform that ignores the page number shows the row endlessly."""
     place.platform.respond("/orders", document([STRANGE["unknown"]]))
     async with reconciling(place) as reconciler, asyncio.timeout(10):
         (ended,) = await reconciler.read_lists("full", ["orders"])
@@ -262,7 +262,7 @@ async def test_a_row_without_an_id_does_not_keep_a_full_sync_going(
 async def test_orders_shifted_by_a_new_one_are_not_requested_one_by_one(
     place: Place,
 ) -> None:
-    """A new order pushes the others on; the walk is beyond the first page by then."""
+    """A new order shifts the others, after the pass read the first page."""
     orders = Paged(ORDERS)
     new = payloads.order("ord_new", number=99)
     body = payloads.envelope("orders/create", new)

@@ -29,8 +29,8 @@ def listed(*shown: dict[str, Any]) -> bytes:
     return document({"data": shown, "meta": more})
 
 
-async def hold(place: Place, *ids: str) -> None:
-    """Let the mirror hold orders that the platform's list shows none of."""
+async def mirror_orders(place: Place, *ids: str) -> None:
+    """Mirror orders that are missing in the platform's list."""
     for id_ in ids:
         await place.store.inbox.append(
             payloads.read("orders/read", payloads.order(id_, customer=None))
@@ -40,19 +40,19 @@ async def hold(place: Place, *ids: str) -> None:
     place.platform.respond("/orders", listed())
 
 
-async def walk(place: Place, kind: str = "orders") -> Pass:
+async def full_sync(place: Place, kind: str = "orders") -> Pass:
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.read_lists("full", [kind])
     return ended
 
 
-async def rehearse(place: Place, kind: str = "orders") -> list[tuple[str, str]]:
+async def run_dry(place: Place, kind: str = "orders") -> list[tuple[str, str]]:
     async def nothing() -> None:
-        """Nothing is folded."""
+        """Fold nothing."""
 
     mirror = Comparison("main", place.store.mirror, lambda: "INR", nothing)
-    rehearsal = SyncDryRun(place.client, mirror, place.clock, 0.0)
-    return [(found.id, found.drift) async for found in rehearsal.run(kind)]
+    dry_run = SyncDryRun(place.client, mirror, place.clock, 0.0)
+    return [(found.id, found.drift) async for found in dry_run.run(kind)]
 
 
 def asked(place: Place) -> list[str]:
@@ -63,11 +63,11 @@ def asked(place: Place) -> list[str]:
 async def test_a_refused_object_does_not_end_the_full_sync(
     answer: bytes, place: Place
 ) -> None:
-    await hold(place, "ord_1", "ord_2", "ord_3")
+    await mirror_orders(place, "ord_1", "ord_2", "ord_3")
     place.platform.respond("/orders/ord_2", answer)
     if answer is GONE:
         place.platform.respond("/orders", listed(), listed(), GONE, listed())
-    ended = await walk(place)
+    ended = await full_sync(place)
     assert (ended.note, ended.foreign, ended.unrepaired) == ("", 2, 1)
     assert {"/orders/ord_1", "/orders/ord_2", "/orders/ord_3"} <= set(asked(place))
 
@@ -76,15 +76,15 @@ async def test_a_refused_object_does_not_end_the_full_sync(
 async def test_a_dry_run_reports_an_undecided_absence(
     answer: bytes, place: Place
 ) -> None:
-    await hold(place, "ord_1", "ord_2")
+    await mirror_orders(place, "ord_1", "ord_2")
     place.platform.respond("/orders/ord_1", answer)
     found = [("ord_1", "unjudged"), ("ord_2", "foreign")]
-    assert sorted(await rehearse(place)) == found
+    assert sorted(await run_dry(place)) == found
 
 
 @pytest.mark.parametrize("id_", ["a?b", "a#b", "a/b", "a\x01b", "a%2Fb"])
 async def test_an_id_cannot_lead_elsewhere(id_: str, place: Place) -> None:
-    await hold(place, id_)
+    await mirror_orders(place, id_)
     found = document({"data": payloads.order(id_, customer=None)})
     requests: list[Request] = []
 
@@ -94,28 +94,28 @@ async def test_an_id_cannot_lead_elsewhere(id_: str, place: Place) -> None:
 
     for path in ("/orders/a", f"/orders/{id_}"):
         place.platform.respond(path, show)
-    assert await rehearse(place) == [(id_, "foreign")]
-    ended = await walk(place)
+    assert await run_dry(place) == [(id_, "foreign")]
+    ended = await full_sync(place)
     assert (ended.foreign, ended.unrepaired) == (1, 0)
     assert requests == []
 
 
 async def test_a_page_of_a_proxy_is_no_proof(place: Place) -> None:
-    """It says 404 to everything, the list as well: nothing was removed."""
-    await hold(place, "ord_1")
+    """The proxy answers 404 to everything, also to the list: nothing was deleted."""
+    await mirror_orders(place, "ord_1")
     away = message(404, b"<html>", "text/html")
     place.platform.respond("/orders", listed(), listed(), away)
-    ended = await walk(place)
+    ended = await full_sync(place)
     assert (ended.foreign, ended.unrepaired) == (0, 1)
 
 
 async def test_a_dry_run_does_not_call_an_unread_list_equal(place: Place) -> None:
-    await hold(place, "ord_1")
+    await mirror_orders(place, "ord_1")
     place.platform.respond("/orders", problem(403, "INSUFFICIENT_SCOPE"))
-    assert await rehearse(place) == [("", "unread")]
+    assert await run_dry(place) == [("", "unread")]
     place.platform.respond("/orders", message(500))
     with pytest.raises(ReadRefused, match="500"):
-        await rehearse(place)
+        await run_dry(place)
 
 
 async def test_a_dry_run_of_levels_goes_by_products_where_there_is_no_list(
@@ -123,10 +123,10 @@ async def test_a_dry_run_of_levels_goes_by_products_where_there_is_no_list(
 ) -> None:
     place.platform.respond("/inventory", message(404))
     place.platform.respond("/products", listed(payloads.product()))
-    assert await rehearse(place, "levels") == [("var_1", "missed")]
+    assert await run_dry(place, "levels") == [("var_1", "missed")]
     place.platform.respond("/inventory", message(500))
     with pytest.raises(ReadRefused, match="/inventory"):
-        await rehearse(place, "levels")
+        await run_dry(place, "levels")
 
 
 async def test_a_second_list_is_read_from_its_first_page(place: Place) -> None:
@@ -160,7 +160,7 @@ def stocks(place: Place) -> list[tuple[str, int]]:
 async def test_a_level_that_its_list_leaves_out_is_compared_too(
     shown: int | None, kept: int, place: Place
 ) -> None:
-    """Its product shows it; another variant of the product is no part of it."""
+    """The product shows the level; other variants of the product are not affected."""
     variants = [payloads.variant("var_1", 12), payloads.variant("var_2", 5)]
     body = payloads.product("prod_1", variants=variants)
     await place.store.inbox.append(payloads.read("inventory/shown/reread", body))
@@ -173,7 +173,7 @@ async def test_a_level_that_its_list_leaves_out_is_compared_too(
     place.platform.respond("/inventory", listed())
     place.platform.respond("/products/prod_1", document({"data": now}))
     before = len(bodies(place.store.place))
-    ended = await walk(place, "levels")
+    ended = await full_sync(place, "levels")
     assert (ended.deleted, ended.unrepaired) == (0, 0)
     assert stocks(place) == [("var_1", kept), ("var_2", 5)]
     after = len(bodies(place.store.place))

@@ -29,13 +29,13 @@ def show(place: Place, path: str, shown: dict[str, Any]) -> None:
     place.platform.respond(f"{path}/{shown['id']}", document({"data": shown}))
 
 
-async def drift(reconciler: Reconciler, kind: str) -> list[tuple[int, int]]:
-    """Walk over everything and look for news; return what was found and what stays."""
-    walks = [
+async def sync_and_poll(reconciler: Reconciler, kind: str) -> list[tuple[int, int]]:
+    """Run a full sync and a poll; return what each found and did not repair."""
+    runs = [
         *await reconciler.read_lists("full", [kind]),
         *await reconciler.poll([kind]),
     ]
-    return [(walk.found, walk.unrepaired) for walk in walks]
+    return [(one.found, one.unrepaired) for one in runs]
 
 
 def kept(place: Place) -> int:
@@ -48,11 +48,11 @@ async def test_an_order_of_an_erased_customer_equals_that_of_the_platform(
 ) -> None:
     show(place, "/orders", ORDERS[whose])
     async with reconciling(place) as reconciler:
-        assert await drift(reconciler, "orders") == [(1, 0), (0, 0)]
+        assert await sync_and_poll(reconciler, "orders") == [(1, 0), (0, 0)]
         await erase(place.store, str(GUEST["email"]))
         before = kept(place)
         await place.clock.sleep(300)
-        assert await drift(reconciler, "orders") == [(0, 0), (0, 0)]
+        assert await sync_and_poll(reconciler, "orders") == [(0, 0), (0, 0)]
     assert (kept(place), find_secrets(place.store)) == (before, [])
 
 
@@ -61,23 +61,23 @@ async def test_an_erased_customer_equals_that_of_the_platform(
 ) -> None:
     show(place, "/customers", customer())
     async with reconciling(place) as reconciler:
-        assert await drift(reconciler, "customers") == [(1, 0), (0, 0)]
+        assert await sync_and_poll(reconciler, "customers") == [(1, 0), (0, 0)]
         await erase(place.store)
         before = kept(place)
         await place.clock.sleep(300)
-        assert await drift(reconciler, "customers") == [(0, 0), (0, 0)]
-        rehearsal = SyncDryRun(
+        assert await sync_and_poll(reconciler, "customers") == [(0, 0), (0, 0)]
+        dry_run = SyncDryRun(
             place.client,
             Comparison("main", place.store.mirror, lambda: "INR", nothing),
             place.clock,
             0.0,
         )
-        assert [found async for found in rehearsal.run("customers")] == []
+        assert [found async for found in dry_run.run("customers")] == []
     assert (kept(place), find_secrets(place.store)) == (before, [])
 
 
 async def nothing() -> None:
-    """Nothing is folded."""
+    """Fold nothing."""
 
 
 async def test_a_change_of_such_an_order_comes_in_without_the_customer(
@@ -85,10 +85,10 @@ async def test_a_change_of_such_an_order_comes_in_without_the_customer(
 ) -> None:
     show(place, "/orders", order(1))
     async with reconciling(place) as reconciler:
-        await drift(reconciler, "orders")
+        await sync_and_poll(reconciler, "orders")
         await erase(place.store)
         await place.clock.sleep(300)
         show(place, "/orders", order(1, 200, status="CANCELLED"))
-        assert await drift(reconciler, "orders") == [(1, 0), (0, 0)]
+        assert await sync_and_poll(reconciler, "orders") == [(1, 0), (0, 0)]
     status = values_of(place.store.place, "orders", "status")
     assert (status, find_secrets(place.store)) == (["CANCELLED"], [])

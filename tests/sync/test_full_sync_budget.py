@@ -72,7 +72,7 @@ class Platform:
         return json.dumps({"data": rows, "meta": meta}).encode()
 
 
-async def walk(platform: Platform, store: Store) -> Any:
+async def full_sync(platform: Platform, store: Store) -> Any:
     clock = platform.clock
     limits = Limits(5.0, 30.0, 5_000_000)
     mock = httpx.MockTransport(platform)
@@ -80,7 +80,7 @@ async def walk(platform: Platform, store: Store) -> Any:
     client = PlatformClient(transport)
 
     async def nothing() -> None:
-        """Nothing is folded here."""
+        """Fold nothing."""
 
     repair = MirrorRepair(
         "main", store.mirror, store.inbox, lambda: "INR", lambda: None, nothing
@@ -117,7 +117,7 @@ async def test_a_full_sync_uses_the_spare_budget(
     clock = JumpingClock()
     platform = Platform(clock, ORDERS_LISTED, latency)
     async with started_store(database) as store:
-        ended = await walk(platform, store)
+        ended = await full_sync(platform, store)
         assert ended.read == count(store.place, "inbox") == ORDERS_LISTED
     seconds = clock.monotonic()
     assert seconds <= SECONDS_FOR_A_MILLION * ORDERS_LISTED / 1_000_000

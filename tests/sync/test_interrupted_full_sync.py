@@ -34,12 +34,12 @@ UNREADABLE: dict[str, payloads.Document] = {
 PAGES = 14
 FAILING = 10
 LATE = (2, 6)
-"""Pages that take so long that what came before them is settled."""
+"""Pages that are slow, so that all rows before them are repaired."""
 
 
 @dataclass(slots=True)
 class Orders:
-    """A list of one order a page; `FAILING` answers 500 so many times, or never."""
+    """A list with one order a page; page `FAILING` answers 500 `failures` times."""
 
     place: Place
     bad: payloads.Document
@@ -71,7 +71,7 @@ def show(place: Place, why: str) -> Orders:
     return orders
 
 
-async def walk(place: Place) -> Pass:
+async def run_pass(place: Place) -> Pass:
     async with reconciling(place) as reconciler:
         (ended,) = await reconciler.read_lists("full", ["orders"])
     return ended
@@ -93,10 +93,10 @@ async def test_a_page_that_fails_does_not_hide_unrepaired_rows(
     why: str, failures: int, place: Place
 ) -> None:
     show(place, why).failures = failures
-    ended = await walk(place)
+    ended = await run_pass(place)
     assert (ended.note, ended.unrepaired) == ("", 1)
-    # What was still in its grace when a page failed is read once more. How often that
-    # is depends on when the progress was saved, and never exceeds the readings.
+    # Rows within their grace are read again after a failed page. How often depends
+    # on when the progress was saved; never more often than the list was read.
     assert 1 <= quarantined(place) <= (first_pages(place) if failures else 1)
 
 
@@ -109,11 +109,11 @@ async def test_neither_does_the_end_of_the_program(why: str, place: Place) -> No
         async def run() -> None:
             await reconciler.read_lists("full", ["orders"])
 
-        walking = asyncio.ensure_future(run())
+        reading = asyncio.ensure_future(run())
         await orders.reached.wait()
-        await cancel_task(walking)
+        await cancel_task(reading)
     orders.failures = 0
-    ended = await walk(place)
+    ended = await run_pass(place)
     assert (ended.note, ended.unrepaired) == ("", 1)
 
 
@@ -130,7 +130,7 @@ async def test_a_full_sync_counts_a_quarantined_row_as_unrepaired(
 
 async def test_nothing_is_kept_of_a_full_sync_that_has_ended(place: Place) -> None:
     show(place, "cannot be folded")
-    ended = await walk(place)
+    ended = await run_pass(place)
     assert await place.store.mirror.repairs(ended.id, 0) == []
 
 
@@ -147,8 +147,8 @@ async def test_more_rows_than_a_query_allows_are_looked_up(place: Place) -> None
     assert list(held) == ["ord_1"]
 
 
-class Breaking:
-    """A walk that fails when it is told to."""
+class FailingPass:
+    """A pass that fails when a test sets `now`."""
 
     def __init__(self) -> None:
         self.now = asyncio.Event()
@@ -163,13 +163,13 @@ class Breaking:
 async def test_a_stop_at_the_moment_of_a_failure_is_heard(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    walk = Breaking()
-    monkeypatch.setattr(full_sync, "ListPass", lambda *_: walk)
+    run_pass = FailingPass()
+    monkeypatch.setattr(full_sync, "ListPass", lambda *_: run_pass)
     async with reconciling(place) as reconciler:
-        walking = asyncio.ensure_future(reconciler.read_lists("full", ["products"]))
+        reading = asyncio.ensure_future(reconciler.read_lists("full", ["products"]))
         for _ in range(100):
             await asyncio.sleep(0.001)
-        walk.now.set()
-        walking.cancel()
-        await asyncio.wait([walking], timeout=5)
-        assert walking.cancelled()
+        run_pass.now.set()
+        reading.cancel()
+        await asyncio.wait([reading], timeout=5)
+        assert reading.cancelled()

@@ -60,8 +60,8 @@ async def test_an_invalid_date_ends_nothing(place: Place, date: str) -> None:
 
 
 @pytest.fixture
-def told() -> Iterator[list[Record]]:
-    """Collect what the log says of readings that failed."""
+def text() -> Iterator[list[Record]]:
+    """Collect the log records of failed syncs."""
     records: list[Record] = []
 
     def take(line: Message) -> None:
@@ -74,7 +74,7 @@ def told() -> Iterator[list[Record]]:
 
 
 async def test_an_unexpected_error_is_logged_and_retried(
-    place: Place, monkeypatch: pytest.MonkeyPatch, told: list[Record]
+    place: Place, monkeypatch: pytest.MonkeyPatch, text: list[Record]
 ) -> None:
     page, failures = PlatformClient.page, [IndexError("list index out of range")]
 
@@ -90,19 +90,19 @@ async def test_an_unexpected_error_is_logged_and_retried(
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
     assert count(place.store.place, "orders") == 3
-    (record,) = told
+    (record,) = text
     assert record["level"].name == "ERROR"
     assert (
         "IndexError: list index out of range; Backhaul keeps retrying"
         in record["message"]
     )
-    # A bug is found by where it was.
+    # the traceback shows where the bug is
     assert record["exception"] is not None
 
 
 @dataclass(slots=True)
 class History:
-    """Two pages of moves; one of the first page tells another time."""
+    """Two pages of movements; one row of the first page has the time `odd`."""
 
     odd: str
 
@@ -174,19 +174,19 @@ async def test_stock_dated_ahead_goes_with_its_variant(place: Place) -> None:
         place.platform.respond("/products/prod_1", document({"data": product}))
         place.platform.respond("/inventory", document({"data": [left]}))
         place.platform.respond("/inventory/prod_1", document({"data": [left]}))
-        await walked(place, reconciler)
+        await full_sync(place, reconciler)
         assert levels(place) == [("var_1", 12)]
-        # What a confirming read showed before is the same at the next one.
+        # the next confirming read shows the same
         again = payloads.envelope("inventory/level_update", change)
         await place.store.inbox.append(payloads.arrival(again, at=90))
         await reconciler.repair.caught_up()
         assert levels(place) == [("var_1", 12), ("var_2", 10)]
-        await walked(place, reconciler)
+        await full_sync(place, reconciler)
         assert levels(place) == [("var_1", 12)]
 
 
-async def walked(place: Place, reconciler: Reconciler) -> None:
-    """Walk over everything; what was asked for meanwhile is folded."""
+async def full_sync(place: Place, reconciler: Reconciler) -> None:
+    """Run a full sync, and fold what it requested."""
     await place.clock.sleep(60)
     await reconciler.read_lists("full", ["products", "levels"])
     await reconciler.repair.caught_up()

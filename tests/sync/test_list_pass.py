@@ -16,7 +16,7 @@ from backhaul.sync.resource_types import ListRow
 
 @dataclass(slots=True)
 class List:
-    """A list, newest first, that moves between two answers."""
+    """A list, newest row first, that changes between two responses."""
 
     rows: list[int]
     size: int = 100
@@ -49,12 +49,12 @@ class List:
                 self.rows.pop(where % len(self.rows))
 
 
-def walk_over(moving: List, deletable: bool = True) -> ListPass:
+def list_pass(moving: List, deletable: bool = True) -> ListPass:
     return ListPass(moving.fetch, deletable, lambda: None)
 
 
-async def ids(walk: ListPass) -> list[int]:
-    return [int(row.id) async for page in walk.pages() for row in page.rows]
+async def ids(one: ListPass) -> list[int]:
+    return [int(row.id) async for page in one.pages() for row in page.rows]
 
 
 SIZES = [0, 1, 99, 100, 101, 250, 1000]
@@ -65,7 +65,7 @@ SIZES = [0, 1, 99, 100, 101, 250, 1000]
 @pytest.mark.parametrize("count", SIZES)
 async def test_a_list_at_rest_is_read(count: int, deletable: bool, told: bool) -> None:
     moving = List(list(range(count, 0, -1)), told=told)
-    found = await ids(walk_over(moving, deletable))
+    found = await ids(list_pass(moving, deletable))
     assert list(dict.fromkeys(found)) == moving.rows
 
 
@@ -83,7 +83,7 @@ async def test_deletions_and_new_rows_hide_no_row(
     ]
     moving = List(list(range(700, 0, -1)), told=told, ends=ends, moves=moves)
     before = set(moving.rows)
-    found = await ids(walk_over(moving))
+    found = await ids(list_pass(moving))
     assert before & set(moving.rows) <= set(found), f"seed {seed}"
 
 
@@ -94,15 +94,15 @@ async def test_new_rows_hide_no_row_from_a_read_ahead(seed: int, told: bool) -> 
     moves = [(chance.choice(["new", ""]), 0) for _ in range(60)]
     moving = List(list(range(1500, 0, -1)), told=told, moves=moves, chance=chance)
     before = set(moving.rows)
-    found = await ids(walk_over(moving, deletable=False))
+    found = await ids(list_pass(moving, deletable=False))
     assert before <= set(found), f"seed {seed}"
 
 
 async def test_a_platform_that_ignores_the_page_is_left_and_reported() -> None:
     told: list[None] = []
     moving = List(list(range(30, 0, -1)), told=False, ignores_page=True)
-    walk = ListPass(moving.fetch, False, lambda: told.append(None))
-    assert await ids(walk) == moving.rows
+    one = ListPass(moving.fetch, False, lambda: told.append(None))
+    assert await ids(one) == moving.rows
     assert (moving.asked, len(told)) == ([1, 2], 1)
 
 
@@ -121,8 +121,8 @@ async def test_more_new_rows_than_a_page_do_not_end_the_full_sync() -> None:
 
 async def test_a_full_sync_continues_where_it_was_stopped() -> None:
     moving = List(list(range(1000, 0, -1)))
-    walk = ListPass(moving.fetch, False, lambda: None, done=6, total=1000)
-    assert await ids(walk) == list(range(500, 0, -1))
+    one = ListPass(moving.fetch, False, lambda: None, done=6, total=1000)
+    assert await ids(one) == list(range(500, 0, -1))
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ async def test_a_deletion_during_the_full_sync_is_made_up_for(
         shown = await moving.fetch(number)
         return shown if told else replace(shown, has_more=None)
 
-    walk = ListPass(fetch, True, lambda: None, done=done, total=1000)
-    found = await ids(walk)
+    one = ListPass(fetch, True, lambda: None, done=done, total=1000)
+    found = await ids(one)
     assert set(range(1000 - done * size, 0, -1)) <= set(found)
 
 
@@ -161,7 +161,7 @@ def test_known_ids_are_distinguished_from_new_ones() -> None:
 
 
 def test_ids_need_a_few_bytes_each() -> None:
-    """A list without totals is walked again until nothing new comes: all are kept."""
+    """A list without totals is read again until no new id appears; all are stored."""
     known = SeenIds()
     tracemalloc.start()
     try:

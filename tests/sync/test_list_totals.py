@@ -16,14 +16,14 @@ from scenes import payloads
 from scenes.scripted_platform import Connection, Request, document
 from scenes.stored import values_of
 from sync.conftest import reconciling
-from sync.test_list_pass import List, ids, walk_over
+from sync.test_list_pass import List, ids, list_pass
 
 if TYPE_CHECKING:
     from sync.conftest import Place
 
 
 class OnlyTotals(List):
-    """Tells how many rows there are, and not whether more pages come."""
+    """A list that shows its total, but not whether more pages follow."""
 
     async def fetch(self, number: int) -> ListPage:
         return replace(await List.fetch(self, number), has_more=None)
@@ -36,13 +36,13 @@ async def test_deletions_and_new_rows_hide_no_row(seed: int) -> None:
     moves = [(chance.choice(kinds), chance.randrange(700)) for _ in range(13)]
     moving = OnlyTotals(list(range(700, 0, -1)), moves=moves)
     before = set(moving.rows)
-    found = await ids(walk_over(moving))
+    found = await ids(list_pass(moving))
     assert before & set(moving.rows) <= set(found), f"seed {seed}"
 
 
 @dataclass(slots=True)
 class Products:
-    """Pages of 20 of 200 products; after page 2 was shown, one on page 8 goes."""
+    """Pages of 20 of 200 products; after page 2 a product of page 8 is deleted."""
 
     listed: list[dict[str, Any]] = field(
         default_factory=lambda: [
@@ -75,7 +75,7 @@ async def test_a_deletion_on_a_later_page_ends_no_full_sync(
 
 @pytest.mark.parametrize("has_more", [True, False], ids=["more", "no-more"])
 async def test_totals_that_count_the_page_are_borne(has_more: bool) -> None:
-    """100, 100, 37: each seems to tell that rows were deleted."""
+    """Totals of 100, 100 and 37 look as if rows were deleted."""
     asked = []
 
     async def fetch(number: int) -> ListPage:
@@ -94,7 +94,7 @@ async def test_totals_that_count_the_page_are_borne(has_more: bool) -> None:
 async def test_a_page_that_comes_again_for_ever_ends(
     total: int | None, deletable: bool
 ) -> None:
-    """It ignores the page, and always says that there is more."""
+    """The list ignores the page number, and always reports that more pages follow."""
     asked = []
 
     async def fetch(number: int) -> ListPage:
@@ -103,7 +103,7 @@ async def test_a_page_that_comes_again_for_ever_ends(
         found = tuple(ListRow(str(id_), "", b"") for id_ in range(100))
         return ListPage(number, found, 100, "", total, True)
 
-    told: list[None] = []
-    found = await ids(ListPass(fetch, deletable, lambda: told.append(None)))
+    text: list[None] = []
+    found = await ids(ListPass(fetch, deletable, lambda: text.append(None)))
     assert set(found) == set(range(100))
-    assert told
+    assert text

@@ -41,13 +41,13 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
 async def mirrored(
     shop: Shop, *quirks: str, grace: str = "1ms", at_rest: bool = False
 ) -> AsyncIterator[Office]:
-    """Run the daemon until a full sync has ended; `at_rest`, stop it then."""
+    """Run the daemon until a full sync has ended; with `at_rest`, stop it then."""
     access = shop.running.access
     hook = await shop.v1(
         "POST", "/webhooks", {"address": UNUSED_ADDRESS, "topics": TOPICS}
     )
     secret = hook.data["secret"]
-    await twisted(shop, *quirks)
+    await set_quirks(shop, *quirks)
     more = ON_DEMAND.replace("1ms", grace)
     office = Office(access.public_url, access.api_key, webhook_secret=secret, more=more)
     try:
@@ -55,7 +55,7 @@ async def mirrored(
             daemon = await stack.enter_async_context(running(office))
             address = {"address": f"{daemon.public_url}/webhooks/main"}
             await shop.v1("PUT", f"/webhooks/{hook.data['id']}", address)
-            await walked(office)
+            await await_first_sync(office)
             if at_rest:
                 await stack.aclose()
             yield office
@@ -63,22 +63,22 @@ async def mirrored(
         office.remove()
 
 
-async def twisted(shop: Shop, *quirks: str) -> None:
-    """Let the platform answer by these readings from now on."""
+async def set_quirks(shop: Shop, *quirks: str) -> None:
+    """Set quirks of the platform."""
     reply = await shop.control("PUT", "/stores/demo/quirks", {"quirks": quirks})
     assert reply.status == 200, reply.body
 
 
-async def walked(office: Office) -> None:
-    await until(lambda: full_syncs(office.database) == 4, "the first full walk")
-    # Behind a look of its own there may be one more that waits: each list that was
-    # read first calls for one.
+async def await_first_sync(office: Office) -> None:
+    await until(lambda: full_syncs(office.database) == 4, "the first full sync")
+    # Behind the daemon's own poll one more may wait: the first read of each list
+    # requests one.
     await reconcile(office, "incremental")
     await reconcile(office, "incremental")
 
 
-async def deaf(shop: Shop, plan: Any = DROP_ALL) -> None:
-    """Let webhooks get lost from now on."""
+async def lose_webhooks(shop: Shop, plan: Any = DROP_ALL) -> None:
+    """Lose all webhooks from now on."""
     reply = await shop.control("PUT", "/stores/demo/faults", plan)
     assert reply.status == 200, reply.body
 
@@ -87,8 +87,8 @@ async def equal(shop: Shop, office: Office) -> list[str]:
     return differences(await shop.state(), office.database)
 
 
-async def busy(shop: Shop, orders: int = 5) -> list[Any]:
-    """Make products and place orders; ship one and cancel one."""
+async def make_changes(shop: Shop, orders: int = 5) -> list[Any]:
+    """Create products and place orders; ship one and cancel one."""
     products = [await shop.product(stock=50, sku=f"S{n}") for n in range(3)]
     placed = [await shop.order(products[n % 3]) for n in range(orders)]
     body = {"trackingCompany": "DHL", "trackingNumber": "1"}
@@ -98,29 +98,29 @@ async def busy(shop: Shop, orders: int = 5) -> list[Any]:
 
 
 async def test_a_full_sync_finds_nothing_where_nothing_is_wrong(shop: Shop) -> None:
-    await busy(shop)
+    await make_changes(shop)
     async with mirrored(shop) as office:
         events = count(office.database, "events")
-        walks = await reconcile(office, "full")
-        assert found_drift(walks) == {}
-        assert sorted(walk["read"] for walk in walks) == [1, 3, 3, 5]
+        runs = await reconcile(office, "full")
+        assert found_drift(runs) == {}
+        assert sorted(walk["read"] for walk in runs) == [1, 3, 3, 5]
         assert count(office.database, "events") == events
 
 
 async def test_a_change_without_a_webhook_is_found_and_repaired(shop: Shop) -> None:
-    (product, *_) = await busy(shop)
+    (product, *_) = await make_changes(shop)
     async with mirrored(shop) as office:
-        await deaf(shop)
+        await lose_webhooks(shop)
         other = await shop.product(stock=9)
         await shop.order(product, 2)
         await shop.v1("PUT", f"/products/{product['id']}", {"title": "Renamed"})
-        walks = await reconcile(office, "full")
-        assert found_drift(walks) == {
+        runs = await reconcile(office, "full")
+        assert found_drift(runs) == {
             "products": {"missed": 1, "stale": 1},
             "levels": {"missed": 1, "stale": 1},
             "orders": {"missed": 1},
         }
-        assert [walk["unrepaired"] for walk in walks] == [0] * 4
+        assert [walk["unrepaired"] for walk in runs] == [0] * 4
         assert await reconcile(office, "incremental")
         assert await equal(shop, office) == []
         assert found_drift(await reconcile(office, "full")) == {}
@@ -128,16 +128,16 @@ async def test_a_change_without_a_webhook_is_found_and_repaired(shop: Shop) -> N
 
 
 async def test_a_poll_finds_the_same_and_the_moves_of_stock(shop: Shop) -> None:
-    (product, *_) = await busy(shop)
+    (product, *_) = await make_changes(shop)
     async with mirrored(shop) as office:
         await reconcile(office, "incremental")
-        await deaf(shop)
+        await lose_webhooks(shop)
         await shop.product(stock=9)
         for _ in range(3):
             await shop.order(product, 2)
         await shop.v1("PUT", f"/products/{product['id']}", {"title": "Renamed"})
-        walks = await reconcile(office, "incremental")
-        assert found_drift(walks) == {
+        runs = await reconcile(office, "incremental")
+        assert found_drift(runs) == {
             "products": {"missed": 1, "stale": 1},
             "levels": {"stale": 1},
             "orders": {"missed": 3},
@@ -146,8 +146,8 @@ async def test_a_poll_finds_the_same_and_the_moves_of_stock(shop: Shop) -> None:
         assert found_drift(await reconcile(office, "incremental")) == {}
 
 
-async def settled(shop: Shop, office: Office) -> None:
-    """Wait until every webhook that was not dropped is folded."""
+async def await_folded(shop: Shop, office: Office) -> None:
+    """Wait until all webhooks that were not lost are folded."""
 
     async def pending() -> bool:
         hooks = (await shop.v1("GET", "/webhooks")).data
@@ -166,27 +166,27 @@ async def settled(shop: Shop, office: Office) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_a_third_of_the_webhooks_is_lost(seed: int, shop: Shop) -> None:
-    products = await busy(shop)
+    products = await make_changes(shop)
     async with mirrored(shop) as office:
         await reconcile(office, "incremental")
         drop = {"fault": "drop", "probability": 0.3, "burst": 4}
-        await deaf(shop, {"seed": seed, "webhooks": [drop]})
+        await lose_webhooks(shop, {"seed": seed, "webhooks": [drop]})
         for number in range(20):
             order = await shop.order(products[number % 3])
             if number % 2:
                 await shop.v1("POST", f"/orders/{order['id']}/fulfill", {})
-        await settled(shop, office)
+        await await_folded(shop, office)
         expected = missed_changes(await shop.state(), office.database)
-        walks = await reconcile(office, "incremental")
-        assert found_drift(walks) == expected != {}
+        runs = await reconcile(office, "incremental")
+        assert found_drift(runs) == expected != {}
         assert await equal(shop, office) == []
 
 
 async def test_an_hour_without_webhooks_is_made_up_for_in_one_poll(shop: Shop) -> None:
-    products = await busy(shop)
+    products = await make_changes(shop)
     async with mirrored(shop) as office:
         await reconcile(office, "incremental")
-        await deaf(shop)
+        await lose_webhooks(shop)
         for number in range(12):
             await shop.order(products[number % 3])
             await shop.product(stock=3)
@@ -201,24 +201,24 @@ async def test_an_hour_without_webhooks_is_made_up_for_in_one_poll(shop: Shop) -
 async def test_more_than_a_page_of_changes_is_read(
     quirks: tuple[str, ...], shop: Shop
 ) -> None:
-    await busy(shop)
+    await make_changes(shop)
     async with mirrored(shop, *quirks) as office:
-        await deaf(shop)
-        await twisted(shop, *[quirk for quirk in quirks if quirk != "bare-v1"])
+        await lose_webhooks(shop)
+        await set_quirks(shop, *[quirk for quirk in quirks if quirk != "bare-v1"])
         for number in range(230):
             await shop.v1("POST", "/products", {"title": f"P{number}", "price": "5"})
-        await twisted(shop, *quirks)
+        await set_quirks(shop, *quirks)
         found = found_drift(await reconcile(office, "incremental", ["products"]))
         assert found == {"products": {"missed": 230}}
-        assert await likeness(shop, office) == []
+        assert await compare_basics(shop, office) == []
         assert found_drift(await reconcile(office, "incremental", ["products"])) == {}
 
 
 async def test_a_change_whose_webhook_is_still_due_is_no_drift(shop: Shop) -> None:
-    products = await busy(shop)
+    products = await make_changes(shop)
     async with mirrored(shop, grace="1500ms") as office:
         late = {"fault": "delay", "seconds": 0.4}
-        await deaf(shop, {"webhooks": [late]})
+        await lose_webhooks(shop, {"webhooks": [late]})
         await shop.order(products[0])
         for job in ("incremental", "full"):
             assert found_drift(await reconcile(office, job, ["orders"])) == {}
@@ -230,11 +230,11 @@ async def test_a_change_whose_webhook_is_still_due_is_no_drift(shop: Shop) -> No
 async def test_a_deletion_without_a_webhook_is_found_by_the_next_poll(
     shop: Shop,
 ) -> None:
-    products = await busy(shop)
+    products = await make_changes(shop)
     email = {"email": "new@example.com", "name": "New"}
     customer = (await shop.v1("POST", "/customers", email)).data
     async with mirrored(shop) as office:
-        await deaf(shop)
+        await lose_webhooks(shop)
         assert (await shop.v1("DELETE", f"/products/{products[2]['id']}")).status == 200
         path = f"/customers/{customer['id']}"
         assert (await shop.v1("DELETE", path)).status == 200
@@ -253,33 +253,33 @@ def deletions(office: Office) -> list[tuple[str, int]]:
 async def test_an_object_missing_in_a_list_is_requested_before_its_removal(
     shop: Shop,
 ) -> None:
-    await busy(shop)
+    await make_changes(shop)
     async with mirrored(shop) as office:
         await reconcile(office, "incremental")
         copy(office.database, "orders", id="ord_never")
-        walks = await reconcile(office, "full")
-        assert found_drift(walks) == {"orders": {"foreign": 1}}
-        assert [walk["unrepaired"] for walk in walks] == [0] * 4
+        runs = await reconcile(office, "full")
+        assert found_drift(runs) == {"orders": {"foreign": 1}}
+        assert [walk["unrepaired"] for walk in runs] == [0] * 4
         assert await equal(shop, office) == []
 
 
 async def test_a_row_that_was_spoilt_is_repaired(shop: Shop) -> None:
-    """Same time, other content: no order of versions can tell, a re-read does."""
-    await busy(shop)
+    """Same time, different content: only a refetch shows which one is right."""
+    await make_changes(shop)
     async with mirrored(shop) as office:
         await reconcile(office, "incremental")
         spoilt = {"status": "CANCELLED", "document": "{}", "digest": b"\0"}
         overwrite(office.database, "orders", spoilt, number=1003)
-        walks = await reconcile(office, "full")
-        assert found_drift(walks) == {"orders": {"stale": 1}}
-        assert [walk["unrepaired"] for walk in walks] == [0] * 4
+        runs = await reconcile(office, "full")
+        assert found_drift(runs) == {"orders": {"stale": 1}}
+        assert [walk["unrepaired"] for walk in runs] == [0] * 4
         assert await equal(shop, office) == []
 
 
 async def test_a_dry_run_shows_everything_and_changes_nothing(shop: Shop) -> None:
-    products = await busy(shop)
+    products = await make_changes(shop)
     async with mirrored(shop, at_rest=True) as office:
-        await deaf(shop)
+        await lose_webhooks(shop)
         order = await shop.order(products[0])
         await shop.v1("DELETE", f"/products/{products[1]['id']}")
         copy(office.database, "orders", id="ord_never")
@@ -302,7 +302,7 @@ async def test_a_dry_run_shows_everything_and_changes_nothing(shop: Shop) -> Non
 
 
 def stored(office: Office) -> tuple[bytes, bytes]:
-    """Return the whole database, and its log if there is one."""
+    """Return the bytes of the database, and of its log if there is one."""
     log = office.database.with_name(f"{office.database.name}-wal")
     return office.database.read_bytes(), log.read_bytes() if log.exists() else b""
 
@@ -332,24 +332,24 @@ QUIRKS = {
 async def test_under_every_quirk_the_mirror_becomes_equal(
     name: str, shop: Shop
 ) -> None:
-    products = await busy(shop)
+    products = await make_changes(shop)
     async with mirrored(shop, *QUIRKS[name]) as office:
-        assert await likeness(shop, office) == []
-        await deaf(shop)
-        await twisted(shop)
+        assert await compare_basics(shop, office) == []
+        await lose_webhooks(shop)
+        await set_quirks(shop)
         await shop.order(products[0], 2)
         await shop.v1("POST", "/products", {"title": "New", "price": "5", "stock": 4})
         await shop.v1("DELETE", f"/products/{products[2]['id']}")
-        await twisted(shop, *QUIRKS[name])
+        await set_quirks(shop, *QUIRKS[name])
         await reconcile(office, "incremental")
-        walks = await reconcile(office, "full")
-        assert [walk["unrepaired"] for walk in walks] == [0] * 4
-        assert await likeness(shop, office) == []
+        runs = await reconcile(office, "full")
+        assert [walk["unrepaired"] for walk in runs] == [0] * 4
+        assert await compare_basics(shop, office) == []
         assert found_drift(await reconcile(office, "full")) == {}
 
 
-async def likeness(shop: Shop, office: Office) -> list[str]:
-    """Compare what every platform tells; times and moves only some do."""
+async def compare_basics(shop: Shop, office: Office) -> list[str]:
+    """Compare the members that every platform shows, without times and movements."""
     state = await shop.state()
     mirror = mirror_ids(office)
     theirs = {

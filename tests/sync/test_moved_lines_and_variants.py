@@ -29,7 +29,7 @@ def level(product_id: str, variant_id: str) -> payloads.Document:
 async def test_an_order_found_without_a_line_by_an_upgrade_gets_it_back(
     place: Place,
 ) -> None:
-    """It is left equal to nothing that the platform shows."""
+    """The mirrored order is marked as different from any that the platform shows."""
     await place.store.inbox.append(payloads.read("orders/read", ORDER))
     await fold_all(place.store)
     delete_rows(place.store.place, "order_items", id="li_1")
@@ -43,7 +43,7 @@ async def test_an_order_found_without_a_line_by_an_upgrade_gets_it_back(
 
 
 async def test_the_stock_of_a_variant_moves_with_it(place: Place) -> None:
-    """Also where only walks tell of it."""
+    """The same holds if only full syncs show the move."""
     variant = payloads.variant()
     before = payloads.product("prod_1", 1, variants=[variant])
     place.platform.respond("/products", listed(before))

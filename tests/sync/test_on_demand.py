@@ -31,14 +31,14 @@ AWAY = message(503)
 
 
 async def ask(place: Place, *kinds: str) -> tuple[list[dict[str, Any]], float]:
-    """Have a desk walk; return what it told at the end, and the seconds it took."""
-    told: list[dict[str, Any]] = []
+    """Request a full sync; return its results and its seconds."""
+    lines: list[dict[str, Any]] = []
     began = place.clock.monotonic()
     async with reconciling(place) as reconciler:
-        desk = SyncEndpoint({"main": reconciler})
+        endpoint = SyncEndpoint({"main": reconciler})
         async with asyncio.timeout(60):
-            await desk.work(SyncRequest("full", ("main",), kinds), told.append)
-    ends = [line for line in told if "job" in line or "trouble" in line]
+            await endpoint.work(SyncRequest("full", ("main",), kinds), lines.append)
+    ends = [line for line in lines if "job" in line or "trouble" in line]
     return ends, place.clock.monotonic() - began
 
 
@@ -47,10 +47,10 @@ async def test_an_unreachable_list_is_abandoned_and_the_others_are_read(
 ) -> None:
     place.platform.respond("/orders", AWAY)
     ends, seconds = await ask(place, "orders", "customers")
-    told = {line["kind"]: line.get("trouble", "") for line in ends}
-    assert told.keys() == {"orders", "customers"}
-    assert told["customers"] == ""
-    assert "503" in told["orders"]
+    lines = {line["kind"]: line.get("trouble", "") for line in ends}
+    assert lines.keys() == {"orders", "customers"}
+    assert lines["customers"] == ""
+    assert "503" in lines["orders"]
     assert PATIENCE_SECONDS <= seconds < 2 * PATIENCE_SECONDS
 
 
@@ -77,12 +77,12 @@ async def test_an_abandoned_pass_proves_nothing_until_it_has_ended(
 
 
 @asynccontextmanager
-async def listening(desk: SyncEndpoint) -> AsyncIterator[Path]:
-    """Serve a desk as the daemon does; yield a configuration that leads to it."""
-    with tempfile.TemporaryDirectory(prefix="desk") as name:
+async def listening(endpoint: SyncEndpoint) -> AsyncIterator[Path]:
+    """Serve the endpoint as the daemon does; yield a configuration for it."""
+    with tempfile.TemporaryDirectory(prefix="endpoint") as name:
         folder = Path(name)
         app = web.Application()
-        app.router.add_routes(desk.routes())
+        app.router.add_routes(endpoint.routes())
         runner = web.AppRunner(app)
         await runner.setup()
         await web.UnixSite(runner, str(folder / SOCKET_NAME)).start()

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sync.conftest import Place
 
 
-async def walked(place: Place) -> Pass:
-    """Walk over the orders; nobody reads again what is in doubt."""
+async def run_pass(place: Place) -> Pass:
+    """Run a pass over the orders, without a refetcher."""
     place.platform.respond("/orders", document({"data": [payloads.order()]}))
     place.platform.respond("/orders/ord_1", document({"data": payloads.order()}))
     async with reconciling(place) as reconciler:
@@ -26,11 +26,11 @@ async def walked(place: Place) -> Pass:
 async def test_a_queued_refetch_is_a_row_that_was_not_repaired(place: Place) -> None:
     await place.store.refetch_queue.enqueue("main", "order", "ord_1", "a tie")
     before = place.clock.monotonic()
-    assert (await walked(place)).unrepaired == 1
+    assert (await run_pass(place)).unrepaired == 1
     assert place.clock.monotonic() - before >= PATIENCE_SECONDS
 
 
 async def test_a_refetch_of_another_list_does_not_count(place: Place) -> None:
     await place.store.refetch_queue.enqueue("main", "customer", "cus_1", "a tie")
     await place.store.refetch_queue.enqueue("other", "order", "ord_1", "a tie")
-    assert (await walked(place)).unrepaired == 0
+    assert (await run_pass(place)).unrepaired == 0

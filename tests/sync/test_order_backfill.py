@@ -29,7 +29,7 @@ MARK = "orders_since:main"
 
 @asynccontextmanager
 async def running(reconciler: Reconciler) -> AsyncIterator[None]:
-    """Run the backfill of orders beside the test."""
+    """Run the backfill of orders in the background."""
     task = asyncio.ensure_future(reconciler.orders.run())
     try:
         yield
@@ -42,7 +42,7 @@ async def running(reconciler: Reconciler) -> AsyncIterator[None]:
 async def until_read(place: Place) -> None:
     async with asyncio.timeout(HANG_SECONDS):
         while await place.store.kv.get(MARK) != "":
-            pass  # each read of the database lets the backfill go on
+            pass  # each read of the database lets the backfill continue
 
 
 def mirrored(place: Place) -> list[str]:

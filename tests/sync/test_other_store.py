@@ -44,7 +44,7 @@ def office(shop: Shop) -> Iterator[Office]:
 
 
 async def mirrored(shop: Shop, office: Office) -> None:
-    """Mirror a shop with an order, then let the configuration lead elsewhere."""
+    """Mirror a store with an order, then configure another store."""
     await shop.order(await shop.product(stock=5))
     async with running(office):
         await until(lambda: full_syncs(office.database) == 4, "a full walk")

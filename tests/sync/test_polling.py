@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Changing:
-    """A list by update, in pages of two; after each page its first row changes."""
+    """A list sorted by update, in pages of two; each page changes the first row."""
 
     def __init__(self, count: int, changes: int) -> None:
         self.listed = [payloads.order(f"ord_{n}", n, number=n) for n in range(count)]
@@ -69,7 +69,7 @@ async def test_a_poll_continues_where_the_last_one_ended(place: Place) -> None:
         (ended,) = await reconciler.poll(["orders"])
     assert (ended.missed, ended.stale) == (0, 1)
     first = parse_qs(place.server.requests[asked].query)
-    # The newest row is of 12:00:19; a look reaches back two minutes behind it.
+    # the newest row is from 12:00:19; a poll starts two minutes before it
     assert first["updatedSince"] == ["2026-03-01T11:58:19.000Z"]
 
 
@@ -93,7 +93,7 @@ STRANGE: dict[str, Any] = {
 
 
 class History:
-    """The stock's history, the newest first, in pages of 100."""
+    """The stock history, the newest row first, in pages of 100."""
 
     def __init__(self, *listed: Any) -> None:
         self.listed = [*listed]
@@ -105,9 +105,9 @@ class History:
 
 
 def entry(number: int) -> payloads.Document:
-    told = {"createdAt": payloads.instant(number), "stockAfter": 1_000 - number}
+    text = {"createdAt": payloads.instant(number), "stockAfter": 1_000 - number}
     ids = {"id": f"inv_{number}", "adjustmentId": f"adj_{number}"}
-    return ENTRY | ids | told | {"adjustment": -1}
+    return ENTRY | ids | text | {"adjustment": -1}
 
 
 def quarantined(place: Place) -> list[Any]:
@@ -182,7 +182,7 @@ FUTURE = "2099-01-01T00:00:00.000Z"
 
 
 class Orders:
-    """A list by update that a test changes."""
+    """A list sorted by update that a test changes."""
 
     def __init__(self, *listed: payloads.Document) -> None:
         self.listed = [*listed]
@@ -245,7 +245,7 @@ async def test_a_future_move_hides_no_earlier_one(
 async def test_a_poll_mark_of_the_future_yields_to_the_last_clean_full_sync(
     kind: str, place: Place
 ) -> None:
-    """An earlier version has left one."""
+    """An earlier version may have stored such a mark."""
     orders = Orders()
     async with reconciling(place) as reconciler:
         place.platform.respond("/orders", document({"data": []}))
@@ -262,7 +262,7 @@ async def test_a_poll_mark_of_the_future_yields_to_the_last_clean_full_sync(
 async def test_a_full_sync_dated_by_a_fast_clock_hides_nothing(
     place: Place,
 ) -> None:
-    """Or each look would ask for changes of tomorrow, and find none until then."""
+    """Otherwise each poll would request changes since tomorrow, and find none."""
     orders = Orders()
     async with reconciling(place) as reconciler:
         place.clock.set_back(-86_400)
@@ -278,7 +278,7 @@ async def test_a_full_sync_dated_by_a_fast_clock_hides_nothing(
 
 
 async def test_changes_found_by_an_interrupted_poll_count(place: Place) -> None:
-    """It is in the mirror by then: the next look would call it equal."""
+    """The changes are in the mirror: the next poll would find no difference."""
     listed = [payloads.order(f"ord_{n}", n // 100, number=n) for n in range(1_500)]
     broken = [True]
 

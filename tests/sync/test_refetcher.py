@@ -31,9 +31,9 @@ def rereader(
     arrived: list[None] | None = None,
     inbox: Inbox | None = None,
 ) -> Refetcher:
-    told: list[None] = [] if arrived is None else arrived
+    text: list[None] = [] if arrived is None else arrived
     context = StoreContext("main", place.clock, lambda: 0.5)
-    context.signals.events_arrived.connect(lambda: told.append(None))
+    context.signals.events_arrived.connect(lambda: text.append(None))
     queue = place.store.refetch_queue
     return Refetcher(context, place.client, inbox or place.store.inbox, queue)
 
@@ -43,7 +43,7 @@ async def ask(place: Place, kind: str = "order", object_id: str = "ord_1") -> No
 
 
 async def queued(place: Place) -> list[Any]:
-    """Return the whole queue: every row is due when its longest rest is over."""
+    """Return the whole queue: after the longest delay every row is due."""
     place.clock.set_back(-LONGEST_REST_SECONDS)
     found = await place.store.refetch_queue.next("main", 99)
     place.clock.set_back(LONGEST_REST_SECONDS)
@@ -266,7 +266,7 @@ async def test_a_conflict_found_during_the_read_is_read_again(place: Place) -> N
 
 
 class FullInbox:
-    """An inbox that can keep nothing more."""
+    """An inbox on a full disk."""
 
     def append(self, _: Arrival) -> Awaitable[int]:
         raise Busy("the disk is full")
@@ -371,7 +371,7 @@ UNREADABLE: dict[str, Any] = {
 async def test_an_answer_that_cannot_be_read_is_quarantined_once(
     kind: str, place: Place
 ) -> None:
-    """The row stays, so that the object is fetched until its answer can be read."""
+    """The queue keeps the object until its response can be read."""
     path, object_id, shown, topics = KINDS[kind]
     answer = document({"data": UNREADABLE[kind]})
     place.platform.respond(f"{path}/{object_id}", answer)

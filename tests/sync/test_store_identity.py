@@ -52,7 +52,7 @@ async def test_platform_is_known_by_its_facts(place: Place) -> None:
 async def test_a_damaged_identity_is_not_fetched_again(
     place: Place, begins: bytes
 ) -> None:
-    """Another store might answer by now, and take the place of the one mirrored."""
+    """Another store might answer now, and replace the mirrored one."""
     place.platform.respond("/store", STORE)
     await meet(place)
     known = await place.store.kv.get("facts:main")
@@ -154,7 +154,7 @@ FORGETFUL = {
 
 @pytest.mark.parametrize("name", FORGETFUL)
 async def test_the_currency_is_not_lost(name: str, place: Place) -> None:
-    """Without it every price of a yen store would be read a hundred times too high."""
+    """Without the currency, prices in yen would be a hundred times too high."""
     place.platform.respond("/store", STORE)
     await meet(place)
     place.platform.respond("/store", FORGETFUL[name])
@@ -191,19 +191,19 @@ OTHER = document({"data": {"id": "sto_2", "currency": "JPY"}})
 def guarded(place: Place) -> tuple[Transport, StoreIdentity, list[str]]:
     limits = Limits(5.0, 5.0, 10_000)
     transport = Transport(place.server.url, "svc_live_a", limits, place.clock)
-    told: list[str] = []
+    messages: list[str] = []
     identity = StoreIdentity(
         "main",
         place.server.url,
         PlatformClient(transport),
         place.store.kv,
         str(DATABASE),
-        told.append,
+        messages.append,
     )
-    return transport.guarded(identity.require), identity, told
+    return transport.guarded(identity.require), identity, messages
 
 
-async def leaves(transport: Transport) -> None:
+async def send_both(transport: Transport) -> None:
     """Try a read and a command."""
     await transport.get("/orders", {})
     await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
@@ -226,7 +226,7 @@ async def test_nothing_leaves_for_another_store(place: Place) -> None:
     place.platform.respond("/store", STORE)
     await meet(place)
     place.platform.respond("/store", OTHER)
-    transport, _, told = guarded(place)
+    transport, _, messages = guarded(place)
     place.server.requests.clear()
     for _ in range(2):
         with pytest.raises(NotSent, match="sto_2"):
@@ -234,24 +234,24 @@ async def test_nothing_leaves_for_another_store(place: Place) -> None:
         with pytest.raises(NotSent, match="sto_2"):
             await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
     assert [request.path for request in place.server.requests] == ["/store"]
-    assert len(told) == 1
+    assert len(messages) == 1
     await transport.close()
 
 
 async def test_the_store_of_each_new_key_is_checked(place: Place) -> None:
     place.platform.respond("/store", STORE)
     await meet(place)
-    transport, _, told = guarded(place)
-    await leaves(transport)
+    transport, _, messages = guarded(place)
+    await send_both(transport)
     place.platform.respond("/store", OTHER)
     transport.use_key("svc_live_of_another_store")
     with pytest.raises(NotSent, match="sto_2"):
         await transport.get("/orders", {})
     place.platform.respond("/store", STORE)
     transport.use_key("svc_live_b")
-    await leaves(transport)
+    await send_both(transport)
     assert place.server.requests[-1].headers["authorization"] == "Bearer svc_live_b"
-    assert len(told) == 1
+    assert len(messages) == 1
     await transport.close()
 
 
@@ -264,15 +264,15 @@ async def test_nothing_is_sent_before_the_store_is_identified(
 ) -> None:
     place.platform.respond("/store", STORE)
     await meet(place)
-    transport, _, told = guarded(place)
+    transport, _, messages = guarded(place)
     place.platform.respond("/store", UNTOLD[name])
     with pytest.raises(NotSent, match="could not check to which store"):
         await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
     place.platform.respond("/store", STORE)
-    await leaves(transport)
+    await send_both(transport)
     place.platform.respond("/store", OTHER)
-    await leaves(transport)  # it was asked for once
-    assert told == []
+    await send_both(transport)  # the store was requested once
+    assert messages == []
     await transport.close()
 
 
@@ -281,13 +281,13 @@ async def test_nothing_is_sent_while_the_known_store_cannot_be_read(
 ) -> None:
     place.platform.respond("/store", STORE)
     await meet(place)
-    transport, _, told = guarded(place)
+    transport, _, messages = guarded(place)
     with locked(place.store.place, "ACCESS EXCLUSIVE"):
         with pytest.raises(NotSent, match="could not check to which store"):
             await transport.send("/orders/ord_1/cancel", b'{"restock": false}', "key")
         assert not await PlatformClient(transport).probe()
-    await leaves(transport)
-    assert told == []
+    await send_both(transport)
+    assert messages == []
     await transport.close()
 
 
@@ -299,12 +299,12 @@ async def test_a_platform_without_a_store_id_is_believed(
     await meet(place)
     place.platform.respond("/store", FORGETFUL[name])
     transport, _, _ = guarded(place)
-    await leaves(transport)
+    await send_both(transport)
     await transport.close()
 
 
 async def test_before_the_first_contact_nothing_is_requested(place: Place) -> None:
     transport, _, _ = guarded(place)
-    await leaves(transport)
+    await send_both(transport)
     assert "/store" not in [request.path for request in place.server.requests]
     await transport.close()

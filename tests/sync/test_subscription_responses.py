@@ -32,7 +32,7 @@ GIVEN = {"data": HOOK | {"secret": "whsec_given"}}
 
 
 class Admission:
-    """Takes secrets, or says that it cannot."""
+    """Accepts secrets, or raises Busy."""
 
     def __init__(self) -> None:
         self.busy = False
@@ -50,7 +50,7 @@ def admission() -> Admission:
 
 
 @pytest.fixture
-def guardian(place: Place, tmp_path: Path, admission: Admission) -> SubscriptionManager:
+def manager(place: Place, tmp_path: Path, admission: Admission) -> SubscriptionManager:
     keyring = WebhookSecretFile(tmp_path, "main", lambda _: None)
     place.platform.respond("/webhooks", document({"data": []}))
     return SubscriptionManager(
@@ -63,8 +63,8 @@ def guardian(place: Place, tmp_path: Path, admission: Admission) -> Subscription
     )
 
 
-def shows(place: Place, **members: Any) -> None:
-    """Let the platform show our subscription, with these members."""
+def list_subscription(place: Place, **members: Any) -> None:
+    """Let the platform list our subscription, with these members."""
     page = document({"data": [HOOK | members]})
     place.platform.respond("/webhooks", page, document({"data": []}))
 
@@ -89,25 +89,25 @@ STRANGE: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", STRANGE)
 async def test_a_strange_answer_is_reported(
-    name: str, place: Place, guardian: SubscriptionManager
+    name: str, place: Place, manager: SubscriptionManager
 ) -> None:
     strange = {"data": [{"attempts": [{"at": "yesterday"}]}]}
     place.platform.respond("/webhooks/wh_1/deliveries", document(strange))
-    shows(place, **STRANGE[name])
-    await guardian.check()
-    assert "could not be checked or repaired" in guardian.state()
+    list_subscription(place, **STRANGE[name])
+    await manager.check()
+    assert "could not be checked or repaired" in manager.state()
     assert sent(place, "POST") == []
 
 
 async def test_without_evidence_no_secret_is_replaced(
     place: Place, tmp_path: Path, admission: Admission
 ) -> None:
-    """Another secret would mend nothing, however often the platform tries.
+    """A new secret would not help, however often the platform retries.
 
-    The subscription is enabled all the same: only a delivery can bring evidence.
+    The subscription is enabled anyway: only a delivery can give evidence.
     """
     why = "the signature header came twice"
-    guardian = SubscriptionManager(
+    manager = SubscriptionManager(
         "main",
         URL,
         place.client,
@@ -117,39 +117,39 @@ async def test_without_evidence_no_secret_is_replaced(
     )
     delivered(place, 401, 3)
     for _ in range(3):
-        shows(place, consecutiveFailures=3, status="DISABLED")
-        await guardian.check()
-    assert "the signature header came twice" in guardian.state()
+        list_subscription(place, consecutiveFailures=3, status="DISABLED")
+        await manager.check()
+    assert "the signature header came twice" in manager.state()
     assert sent(place, "POST") == []
     assert sent(place, "PUT") == [{"status": "ACTIVE"}] * 3
     why = ""
     place.platform.respond("/webhooks/wh_1/rotate-secret", document(GIVEN))
-    shows(place, consecutiveFailures=4)
-    await guardian.check()
+    list_subscription(place, consecutiveFailures=4)
+    await manager.check()
     assert len(sent(place, "POST")) == 1
 
 
 async def test_a_list_of_strange_rows_is_reported(
-    place: Place, guardian: SubscriptionManager
+    place: Place, manager: SubscriptionManager
 ) -> None:
     place.platform.respond("/webhooks", document({"data": [7]}))
-    await guardian.check()
-    assert "could not be checked or repaired" in guardian.state()
+    await manager.check()
+    assert "could not be checked or repaired" in manager.state()
 
 
 async def test_a_foreign_row_may_be_strange(
-    place: Place, guardian: SubscriptionManager
+    place: Place, manager: SubscriptionManager
 ) -> None:
     rows = document({"data": [{"address": 7}, HOOK]})
     place.platform.respond("/webhooks", rows, document({"data": []}))
-    await guardian.check()
-    assert guardian.state() == ""
+    await manager.check()
+    assert manager.state() == ""
 
 
 async def test_a_list_without_pages_ends_though_its_rows_move(
-    place: Place, guardian: SubscriptionManager
+    place: Place, manager: SubscriptionManager
 ) -> None:
-    """It shows its only page for each number, and counts what it delivered."""
+    """It returns its only page for each page number, and its rows change."""
     asked: list[str] = []
 
     async def say(request: Request, connection: Connection) -> None:
@@ -159,13 +159,13 @@ async def test_a_list_without_pages_ends_though_its_rows_move(
 
     place.platform.respond("/webhooks", say)
     async with asyncio.timeout(30):
-        await guardian.check()
-    assert guardian.state() == ""
+        await manager.check()
+    assert manager.state() == ""
     assert len(asked) == 2
 
 
 async def test_a_list_without_an_end_is_reported_and_nothing_created(
-    place: Place, guardian: SubscriptionManager
+    place: Place, manager: SubscriptionManager
 ) -> None:
     asked: list[str] = []
 
@@ -176,54 +176,54 @@ async def test_a_list_without_an_end_is_reported_and_nothing_created(
 
     place.platform.respond("/webhooks", say)
     async with asyncio.timeout(60):
-        await guardian.check()
-    assert "has more than 100 pages" in guardian.state()
+        await manager.check()
+    assert "has more than 100 pages" in manager.state()
     assert sent(place, "POST") == []
 
 
 async def test_without_topics_it_gets_them(
-    place: Place, guardian: SubscriptionManager
+    place: Place, manager: SubscriptionManager
 ) -> None:
-    shows(place, topics=None)
+    list_subscription(place, topics=None)
     place.platform.respond("/webhooks/wh_1", document({"data": HOOK}))
-    await guardian.check()
+    await manager.check()
     assert sent(place, "PUT") == [{"topics": list(TOPICS)}]
 
 
 async def test_a_full_database_is_reported(
-    place: Place, guardian: SubscriptionManager, admission: Admission
+    place: Place, manager: SubscriptionManager, admission: Admission
 ) -> None:
     place.platform.respond("/webhooks", document({"data": []}), document(GIVEN))
     admission.busy = True
-    await guardian.check()
-    assert "the disk is full" in guardian.state()
+    await manager.check()
+    assert "the disk is full" in manager.state()
 
 
 async def test_a_full_disk_is_reported(
-    place: Place, guardian: SubscriptionManager, tmp_path: Path
+    place: Place, manager: SubscriptionManager, tmp_path: Path
 ) -> None:
     (tmp_path / "secrets" / "main.new").mkdir(parents=True)
     place.platform.respond("/webhooks", document({"data": []}), document(GIVEN))
-    await guardian.check()
-    assert "main.new" in guardian.state()
+    await manager.check()
+    assert "main.new" in manager.state()
 
 
 async def test_a_quiet_shop_s_secret_is_replaced_once(
-    place: Place, guardian: SubscriptionManager, admission: Admission
+    place: Place, manager: SubscriptionManager, admission: Admission
 ) -> None:
     place.platform.respond("/webhooks/wh_1/rotate-secret", document(GIVEN))
     delivered(place, 401, at=10)
     for _ in range(3):
-        shows(place, consecutiveFailures=1)
-        await guardian.check()
+        list_subscription(place, consecutiveFailures=1)
+        await manager.check()
     assert len(admission.taken) == 1
     delivered(place, 401, at=20)
-    shows(place, consecutiveFailures=2)
-    await guardian.check()
+    list_subscription(place, consecutiveFailures=2)
+    await manager.check()
     assert len(admission.taken) == 2
     delivered(place, 503, at=30)
-    shows(place, consecutiveFailures=3)
-    await guardian.check()
+    list_subscription(place, consecutiveFailures=3)
+    await manager.check()
     assert len(admission.taken) == 2
 
 
@@ -231,17 +231,17 @@ NO_CUSTOMERS = {"code": "INSUFFICIENT_SCOPE", "requiredScopes": ["customers:read
 
 
 async def test_a_topic_that_is_forbidden_costs_no_other(
-    place: Place, guardian: SubscriptionManager
+    place: Place, manager: SubscriptionManager
 ) -> None:
-    shows(place, topics=["orders/create"])
+    list_subscription(place, topics=["orders/create"])
     place.platform.respond(
         "/webhooks/wh_1", document(NO_CUSTOMERS, 403), document({"data": HOOK})
     )
-    await guardian.check()
+    await manager.check()
     allowed = {topic for topic in TOPICS if not topic.startswith("customers")}
     assert set(sent(place, "PUT")[-1]["topics"]) == allowed
-    assert "customers/create" in guardian.state()
-    assert "products/create" not in guardian.state()
+    assert "customers/create" in manager.state()
+    assert "products/create" not in manager.state()
 
 
 RESOURCES = ("orders", "products", "inventory", "customers")
@@ -251,10 +251,10 @@ def without(*resources: str) -> list[str]:
     return [topic for topic in TOPICS if topic.partition("/")[0] not in resources]
 
 
-def speaks_plainly(place: Place, *forbidden: str) -> list[str]:
-    """Let the platform refuse topics of these resources without a word of scopes.
+def refuse_without_scopes(place: Place, *forbidden: str) -> list[str]:
+    """Let the platform refuse topics of these resources without naming scopes.
 
-    Returns the topics of our subscription, which are none before it is made.
+    Return the topics of our subscription; the list is empty before it is created.
     """
     topics: list[str] = []
 
@@ -283,61 +283,61 @@ def speaks_plainly(place: Place, *forbidden: str) -> list[str]:
 )
 async def test_a_scope_that_no_answer_names_costs_no_other_topic(
     place: Place,
-    guardian: SubscriptionManager,
+    manager: SubscriptionManager,
     admission: Admission,
     forbidden: tuple[str, ...],
 ) -> None:
-    topics = speaks_plainly(place, *forbidden)
+    topics = refuse_without_scopes(place, *forbidden)
     for _ in range(2):
-        await guardian.check()
+        await manager.check()
         assert sorted(topics) == sorted(without(*forbidden))
         lacking = [topic for topic in TOPICS if topic not in topics]
         said = (
             f"the API key may not subscribe to {', '.join(lacking)}: Backhaul polls"
             " these changes instead"
         )
-        assert guardian.state() == said
+        assert manager.state() == said
     assert len(admission.taken) == 1
 
 
 async def test_a_key_that_may_have_no_topic_is_reported(
-    place: Place, guardian: SubscriptionManager
+    place: Place, manager: SubscriptionManager
 ) -> None:
-    assert speaks_plainly(place, *RESOURCES) == []
-    await guardian.check()
-    assert guardian.state() == (
+    assert refuse_without_scopes(place, *RESOURCES) == []
+    await manager.check()
+    assert manager.state() == (
         "no webhook subscription could be created: 403 not allowed"
     )
 
 
 @pytest.mark.parametrize("forbidden", [("customers",), ("customers", "products")])
 async def test_topics_that_are_missing_come_though_one_is_forbidden(
-    place: Place, guardian: SubscriptionManager, forbidden: tuple[str, ...]
+    place: Place, manager: SubscriptionManager, forbidden: tuple[str, ...]
 ) -> None:
-    topics = speaks_plainly(place, *forbidden)
+    topics = refuse_without_scopes(place, *forbidden)
     topics.append("orders/create")
-    await guardian.check()
+    await manager.check()
     assert sorted(topics) == sorted(without(*forbidden))
-    assert "customers/create" in guardian.state()
-    assert "inventory/level_update" not in guardian.state()
+    assert "customers/create" in manager.state()
+    assert "inventory/level_update" not in manager.state()
 
 
 async def test_a_repair_that_fails_halfway_is_reported(
-    place: Place, guardian: SubscriptionManager
+    place: Place, manager: SubscriptionManager
 ) -> None:
-    shows(place, topics=["orders/create"])
+    list_subscription(place, topics=["orders/create"])
     refused = document({"error": "not allowed"}, 403)
     place.platform.respond("/webhooks/wh_1", refused, message(500))
-    await guardian.check()
-    assert "could not be repaired: 500" in guardian.state()
+    await manager.check()
+    assert "could not be repaired: 500" in manager.state()
 
 
 async def test_each_answer_is_checked(
-    place: Place, guardian: SubscriptionManager
+    place: Place, manager: SubscriptionManager
 ) -> None:
-    shows(place, topics=["orders/create"], status="DISABLED")
+    list_subscription(place, topics=["orders/create"], status="DISABLED")
     refused = document({"code": "INSUFFICIENT_SCOPE"}, 403)
     place.platform.respond("/webhooks/wh_1", refused, message(500))
-    await guardian.check()
+    await manager.check()
     assert sent(place, "PUT")[-1] == {"status": "ACTIVE"}
-    assert "could not be repaired" in guardian.state()
+    assert "could not be repaired" in manager.state()

@@ -48,8 +48,8 @@ def ended(place: Place, job: str) -> set[str]:
 
 
 @pytest.fixture
-def said() -> Iterator[list[str]]:
-    """Collect the words of action of every warning."""
+def warnings() -> Iterator[list[str]]:
+    """Collect the action of every warning in the log."""
     words: list[str] = []
     sink = logger.add(
         lambda line: words.append(line.record["extra"].get("action", "")),
@@ -63,7 +63,7 @@ OTHERS = {"products", "levels", "customers"}
 
 
 async def fail(_: Request, connection: Connection) -> None:
-    """Answer 500; not at once, as on this clock it is asked for again at once."""
+    """Answer 500 after a short pause, because on this clock retries do not wait."""
     await asyncio.sleep(0.05)
     await connection.send(message(500))
 
@@ -81,9 +81,9 @@ async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
         await until(lambda: guarded, "the guard")
         place.platform.respond("/products", document({"data": [payloads.product()]}))
         reconciler.request_poll()
-        await until(lambda: count(place.store.place, "products"), "a look")
+        await until(lambda: count(place.store.place, "products"), "a poll")
         reconciler.request_full_sync()
-        await until(lambda: ended(place, "full") == OTHERS, "the other walks")
+        await until(lambda: ended(place, "full") == OTHERS, "the other full syncs")
         reconciler.request_full_sync()
         assert not reconciler.filled.is_set()
         await cancel_task(task)
@@ -91,12 +91,12 @@ async def test_a_list_that_always_fails_holds_up_no_other(place: Place) -> None:
 
 LATE = 600.0
 PACE = 10.0
-"""Seconds that pass with each request."""
+"""The seconds on the clock for each request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paced:
-    """A place whose time is counted in requests for some lists."""
+    """A place whose clock advances with the requests for some lists."""
 
     place: Place
     clock: PacedClock
@@ -104,7 +104,7 @@ class Paced:
     def says(self, answer: Answer, path: str = "/orders") -> None:
         async def answered(request: Request, connection: Connection) -> None:
             if "Since" in request.query:
-                # How many polls run beside a pass depends on the machine.
+                # the number of polls during a pass depends on the machine
                 await connection.send(document({"data": []}))
                 return
             self.clock.pass_seconds(PACE)
@@ -112,8 +112,8 @@ class Paced:
 
         self.place.platform.respond(path, answered)
 
-    async def held_up(self, reconciler: Reconciler) -> float:
-        """Run it until the lists are read, or for an hour; return the seconds."""
+    async def run_until_filled(self, reconciler: Reconciler) -> float:
+        """Run until all lists are read, or for an hour; return the seconds."""
         task = asyncio.ensure_future(reconciler.run())
         ends = [
             asyncio.ensure_future(each)
@@ -135,13 +135,13 @@ async def paced(database: DatabasePlace) -> AsyncIterator[Paced]:
 
 
 async def test_records_do_not_wait_for_ever_for_a_list_that_always_fails(
-    paced: Paced, said: list[str]
+    paced: Paced, warnings: list[str]
 ) -> None:
     paced.says(lambda _: message(500))
     async with reconciling(paced.place) as reconciler:
-        assert LATE <= await paced.held_up(reconciler) < 2 * LATE
-    assert said.count("reconcile.not_awaited") == 1
-    # It is still to be read.
+        assert LATE <= await paced.run_until_filled(reconciler) < 2 * LATE
+    assert warnings.count("reconcile.not_awaited") == 1
+    # the list must still be read
     assert await paced.place.store.kv.get("backfill:main") is None
 
 
@@ -149,12 +149,12 @@ async def test_an_unreachable_platform_is_waited_for(paced: Paced) -> None:
     for path in ("/orders", "/products", "/customers", "/inventory"):
         paced.says(lambda _: message(503), path)
     async with reconciling(paced.place) as reconciler:
-        await paced.held_up(reconciler)
+        await paced.run_until_filled(reconciler)
         assert not reconciler.filled.is_set()
 
 
 async def test_a_list_of_which_new_pages_come_is_waited_for(paced: Paced) -> None:
-    """Every third page fails for minutes, and comes in the end."""
+    """Every third page fails for minutes, and succeeds in the end."""
     asked: Counter[int] = Counter()
 
     def orders(request: Request) -> bytes:
@@ -167,14 +167,14 @@ async def test_a_list_of_which_new_pages_come_is_waited_for(paced: Paced) -> Non
 
     paced.says(orders)
     async with reconciling(paced.place) as reconciler:
-        assert await paced.held_up(reconciler) > LATE
+        assert await paced.run_until_filled(reconciler) > LATE
     assert count(paced.place.store.place, "orders") == 9
 
 
 async def test_pages_before_one_that_fails_are_kept(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next page fails while the one before it is still compared."""
+    """The next page fails while the previous one is still compared."""
     failed = asyncio.Event()
 
     async def orders(request: Request, connection: Connection) -> None:
@@ -201,7 +201,7 @@ async def test_pages_before_one_that_fails_are_kept(
 
 
 async def test_a_list_is_polled_once_it_was_read(place: Place) -> None:
-    """What was not read yet would pass for something that was missed."""
+    """Otherwise rows that were not read yet would count as missed changes."""
     seen = asyncio.Event()
     go_on = asyncio.Event()
 
@@ -222,27 +222,27 @@ async def test_a_list_is_polled_once_it_was_read(place: Place) -> None:
 
 
 async def test_an_outage_is_logged_once_and_so_is_its_end(
-    place: Place, said: list[str]
+    place: Place, warnings: list[str]
 ) -> None:
     async with reconciling(place) as reconciler:
         for path in ("/orders", "/products", "/customers", "/inventory/history"):
             place.platform.respond(path, message(500))
         for _ in range(5):
             await reconciler.poll()
-        told = said.count("reconcile.failed")
-        # Each list is named; none is named again.
-        assert told == 4
+        text = warnings.count("reconcile.failed")
+        # each list is logged once
+        assert text == 4
         place.platform.responses.clear()
         place.platform.respond("/inventory/history", document({"data": []}))
         place.platform.respond("/customers", document({"data": []}))
         for _ in range(2):
             await reconciler.poll()
-    assert said.count("reconcile.failed") == told
-    assert said.count("reconcile.resumed") == 1
+    assert warnings.count("reconcile.failed") == text
+    assert warnings.count("reconcile.resumed") == 1
 
 
 class Wide:
-    """A list of rows that are too many bytes together; `widest` by itself."""
+    """A list whose rows together exceed the size limit; row `widest` does so alone."""
 
     def __init__(self, count: int, widest: int = 30_000) -> None:
         note = "x" * widest
@@ -270,7 +270,7 @@ async def test_a_page_that_is_too_long_is_read_in_parts(place: Place) -> None:
         (walk,) = await reconciler.read_lists("backfill", ["orders"])
     assert values_of(place.store.place, "orders", "id") == ids(wide.listed)
     assert walk.read == 130
-    # What was too long once is not asked for as it was.
+    # a page that was too long is not requested in the same size again
     assert wide.limits[:3] == [100, 50, 25]
 
 

@@ -36,7 +36,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
 
 @pytest.fixture
 def office(shop: Shop) -> Iterator[Office]:
-    """An office with an address that the platform can call."""
+    """Return an office with an address that the platform can reach."""
     access = shop.running.access
     made = Office(access.public_url, access.api_key, more=ON_DEMAND)
     url = unused_url()
@@ -48,10 +48,10 @@ def office(shop: Shop) -> Iterator[Office]:
 
 
 @asynccontextmanager
-async def guarded(office: Office) -> AsyncIterator[Daemon]:
-    """Run the daemon until its guardian has looked and the first look is over."""
+async def running_daemon(office: Office) -> AsyncIterator[Daemon]:
+    """Run the daemon until its first full sync and check of the subscription ended."""
     async with running(office) as daemon:
-        await until(lambda: full_syncs(office.database) == 4, "a full walk")
+        await until(lambda: full_syncs(office.database) == 4, "a full sync")
         yield daemon
 
 
@@ -61,7 +61,7 @@ async def hooks(shop: Shop) -> list[Any]:
 
 
 async def subscribed(shop: Shop) -> Any:
-    """Wait until there is an active subscription of ours, and return it."""
+    """Wait until Backhaul's subscription is active; return it."""
     for _ in range(500):
         found = [h for h in await hooks(shop) if h["address"] != OTHER]
         if (
@@ -77,8 +77,8 @@ def secret_file(office: Office) -> Path:
     return office.folder / "state" / "secrets" / "main"
 
 
-async def arrives(shop: Shop, office: Office) -> None:
-    """Show that a webhook is received and accepted."""
+async def check_receipt(shop: Shop, office: Office) -> None:
+    """Check that a webhook is received and accepted."""
     before = webhooks(office)
     await shop.product(sku=f"S{count(office.database, 'events')}")
     await until(lambda: webhooks(office) > before, "a webhook")
@@ -91,36 +91,36 @@ def webhooks(office: Office) -> int:
 async def test_the_delivery_facts_of_the_platform_are_read(
     shop: Shop, office: Office
 ) -> None:
-    async with guarded(office) as daemon:
+    async with running_daemon(office) as daemon:
         await subscribed(shop)
-        await arrives(shop, office)
+        await check_receipt(shop, office)
         guardian = daemon._shops["main"].subscription
         assert guardian is not None
 
-        for _ in range(500):  # the platform writes its attempt down after our answer
-            (told, *_) = await guardian.deliveries()
-            if told.status == "DELIVERED":
+        for _ in range(500):  # the platform records its attempt after our response
+            (problem, *_) = await guardian.deliveries()
+            if problem.status == "DELIVERED":
                 break
-        assert told.topic == "products/create"
-        assert [each.status_code for each in told.attempts or ()] == [200]
+        assert problem.topic == "products/create"
+        assert [each.status_code for each in problem.attempts or ()] == [200]
 
 
 async def test_a_test_webhook_and_a_redelivery_are_requested(
     shop: Shop, office: Office
 ) -> None:
-    async with guarded(office) as daemon:
+    async with running_daemon(office) as daemon:
         await subscribed(shop)
-        await arrives(shop, office)
+        await check_receipt(shop, office)
         guardian = daemon._shops["main"].subscription
         assert guardian is not None
         before = webhooks(office)
         await guardian.send_test()
         await until(lambda: webhooks(office) > before, "the test webhook")
-        for _ in range(500):  # the platform writes its attempt down after our answer
-            told = {each.topic: each for each in await guardian.deliveries()}
-            if told["products/create"].status == "DELIVERED":
+        for _ in range(500):  # the platform records its attempt after our response
+            problem = {each.topic: each for each in await guardian.deliveries()}
+            if problem["products/create"].status == "DELIVERED":
                 break
-        first, before = told["products/create"], webhooks(office)
+        first, before = problem["products/create"], webhooks(office)
         await guardian.redeliver(first.id)
         await until(lambda: webhooks(office) > before, "the redelivery")
         with pytest.raises(ReadRefused):
@@ -130,18 +130,18 @@ async def test_a_test_webhook_and_a_redelivery_are_requested(
 async def test_a_subscription_is_made_and_its_secret_accepted(
     shop: Shop, office: Office
 ) -> None:
-    async with guarded(office):
+    async with running_daemon(office):
         hook = await subscribed(shop)
         assert sorted(hook["topics"]) == sorted(TOPICS)
-        await arrives(shop, office)
+        await check_receipt(shop, office)
         assert stat.S_IMODE(secret_file(office).stat().st_mode) == 0o600
-    async with guarded(office):
-        await arrives(shop, office)
+    async with running_daemon(office):
+        await check_receipt(shop, office)
         assert [each["id"] for each in await hooks(shop)] == [hook["id"]]
 
 
 async def made_before(shop: Shop, office: Office) -> Any:
-    async with guarded(office):
+    async with running_daemon(office):
         return await subscribed(shop)
 
 
@@ -150,29 +150,29 @@ async def test_a_deleted_subscription_is_created_again(
 ) -> None:
     hook = await made_before(shop, office)
     await shop.v1("DELETE", f"/webhooks/{hook['id']}")
-    async with guarded(office):
+    async with running_daemon(office):
         assert (await subscribed(shop))["id"] != hook["id"]
-        await arrives(shop, office)
+        await check_receipt(shop, office)
 
 
 async def test_topics_that_were_removed_come_back(shop: Shop, office: Office) -> None:
     hook = await made_before(shop, office)
     fewer = {"topics": ["orders/create"]}
     await shop.v1("PUT", f"/webhooks/{hook['id']}", fewer)
-    async with guarded(office):
+    async with running_daemon(office):
         assert (await subscribed(shop))["id"] == hook["id"]
 
 
 async def test_a_disabled_one_is_enabled(shop: Shop, office: Office) -> None:
     hook = await made_before(shop, office)
-    await disabled(shop, hook)
-    async with guarded(office):
+    await disable(shop, hook)
+    async with running_daemon(office):
         assert (await subscribed(shop))["id"] == hook["id"]
-        await arrives(shop, office)
+        await check_receipt(shop, office)
 
 
-async def disabled(shop: Shop, hook: Any) -> None:
-    """Let the platform give up on a subscription: its receiver says 410."""
+async def disable(shop: Shop, hook: Any) -> None:
+    """Let the platform disable a subscription, as after a 410."""
 
     def give_up(tx: Any) -> None:
         columns = {"status": "DISABLED", "disabled_reason": "GONE"}
@@ -184,19 +184,19 @@ async def disabled(shop: Shop, hook: Any) -> None:
 async def test_a_paused_subscription_stays_paused(shop: Shop, office: Office) -> None:
     hook = await made_before(shop, office)
     await shop.v1("PUT", f"/webhooks/{hook['id']}", {"status": "PAUSED"})
-    async with guarded(office) as daemon:
-        told = await told_of(daemon)
-        assert "paused" in told
+    async with running_daemon(office) as daemon:
+        problem = await await_problem(daemon)
+        assert "paused" in problem
         assert [each["status"] for each in await hooks(shop)] == ["PAUSED"]
 
 
-async def told_of(daemon: Daemon) -> str:
-    """Wait until the guardian has something to say, and return it."""
+async def await_problem(daemon: Daemon) -> str:
+    """Wait until the subscription manager reports a problem; return it."""
     for _ in range(500):
         said = (await subscriptions(daemon)).get("main")
         if said:
             return said
-    raise AssertionError("the guardian says nothing")
+    raise AssertionError("the subscription manager reports nothing")
 
 
 async def subscriptions(daemon: Daemon) -> dict[str, str]:
@@ -209,18 +209,18 @@ async def subscriptions(daemon: Daemon) -> dict[str, str]:
 async def test_a_wrong_secret_is_replaced(shop: Shop, office: Office) -> None:
     hook = await made_before(shop, office)
     await shop.v1("POST", f"/webhooks/{hook['id']}/rotate-secret", {})
-    async with guarded(office) as daemon:
+    async with running_daemon(office) as daemon:
         await shop.product()
-        await failed(shop, hook)
+        await await_failure(shop, hook)
         daemon.poll_stores()
         await until(
             lambda: len(secret_file(office).read_text().split()) == 2, "a new secret"
         )
-        await arrives(shop, office)
+        await check_receipt(shop, office)
 
 
-async def failed(shop: Shop, hook: Any) -> None:
-    """Wait until the platform has seen a delivery refused."""
+async def await_failure(shop: Shop, hook: Any) -> None:
+    """Wait until a delivery of the platform failed."""
     for _ in range(500):
         (found,) = await hooks(shop)
         if found["consecutiveFailures"]:
@@ -233,7 +233,7 @@ async def test_a_foreign_subscription_is_left_alone(shop: Shop, office: Office) 
     other = (await shop.v1("POST", "/webhooks", body)).data
     await shop.v1("PUT", f"/webhooks/{other['id']}", {"status": "PAUSED"})
     (before,) = await hooks(shop)
-    async with guarded(office):
+    async with running_daemon(office):
         await subscribed(shop)
     left = [hook for hook in await hooks(shop) if hook["id"] == other["id"]]
     assert left == [before]
@@ -243,15 +243,15 @@ async def test_without_an_api_the_state_says_what_to_enter(
     shop: Shop, office: Office
 ) -> None:
     await shop.control("PUT", "/stores/demo/quirks", {"quirks": ["no-webhook-api"]})
-    async with guarded(office) as daemon:
-        told = await told_of(daemon)
-        assert f"{daemon.public_url}/webhooks/main" in told
-        assert all(topic in told for topic in TOPICS)
+    async with running_daemon(office) as daemon:
+        problem = await await_problem(daemon)
+        assert f"{daemon.public_url}/webhooks/main" in problem
+        assert all(topic in problem for topic in TOPICS)
     assert not secret_file(office).exists()
 
 
-def forget_secret(office: Office) -> None:
-    """Take the webhook secret out of the configuration."""
+def remove_secret(office: Office) -> None:
+    """Remove the webhook secret from the configuration."""
     text = office.config.read_text()
     assert "\nwebhook_secrets = " in text
     office.config.write_text(text.replace("\nwebhook_secrets = ", "\n#"))
@@ -260,31 +260,31 @@ def forget_secret(office: Office) -> None:
 async def test_no_secret_is_needed_where_the_daemon_subscribes(
     shop: Shop, office: Office
 ) -> None:
-    forget_secret(office)
+    remove_secret(office)
     for _ in range(2):
-        async with guarded(office) as daemon:
+        async with running_daemon(office) as daemon:
             await subscribed(shop)
-            await arrives(shop, office)
+            await check_receipt(shop, office)
             assert (await subscriptions(daemon))["main"] == ""
 
 
 async def test_the_webhook_is_subscribed_before_the_first_backfill(
     shop: Shop, office: Office
 ) -> None:
-    forget_secret(office)
-    async with guarded(office):
+    remove_secret(office)
+    async with running_daemon(office):
         (hook,) = await hooks(shop)
         began = min(one.began_at for one in passes(office.database))
         assert hook["createdAt"] < began
 
 
 async def test_a_lost_secret_is_replaced(shop: Shop, office: Office) -> None:
-    """The folder of the secrets is gone, and no delivery has failed yet."""
+    """The folder of the secrets was deleted, and no delivery has failed yet."""
     hook = await made_before(shop, office)
     secret_file(office).unlink()
-    forget_secret(office)
-    async with guarded(office):
-        await arrives(shop, office)
+    remove_secret(office)
+    async with running_daemon(office):
+        await check_receipt(shop, office)
         assert [each["id"] for each in await hooks(shop)] == [hook["id"]]
 
 
@@ -295,15 +295,15 @@ async def test_without_any_secret_the_state_says_what_to_do(
     await shop.control("PUT", "/stores/demo/quirks", {"quirks": ["no-webhook-api"]})
     if not url:
         office.write()
-    forget_secret(office)
-    async with guarded(office) as daemon:
-        told = await told_of(daemon)
-        assert "every webhook is refused" in told
-        assert "stores.main.webhook_secrets" in told
-        assert daemon.public_url in told
-        assert "/webhooks/main" in told
-        assert told.count("orders/cancelled") == 1
-        assert ("[public] url" in told) is not url
+    remove_secret(office)
+    async with running_daemon(office) as daemon:
+        problem = await await_problem(daemon)
+        assert "every webhook is refused" in problem
+        assert "stores.main.webhook_secrets" in problem
+        assert daemon.public_url in problem
+        assert "/webhooks/main" in problem
+        assert problem.count("orders/cancelled") == 1
+        assert ("[public] url" in problem) is not url
         async with httpx.AsyncClient() as client:
             answer = await client.post(f"{daemon.public_url}/webhooks/main")
         assert answer.status_code == 401
@@ -313,6 +313,6 @@ async def test_without_an_address_nothing_is_subscribed(
     shop: Shop, office: Office
 ) -> None:
     office.write()
-    async with guarded(office) as daemon:
+    async with running_daemon(office) as daemon:
         assert await subscriptions(daemon) == {}
     assert await hooks(shop) == []
