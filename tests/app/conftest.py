@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def engine(database: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each daemon of a test use its own file, or a database of one server."""
+    """Give each daemon of a test its own file, or its own database on one server."""
     if isinstance(database, str):
         monkeypatch.setenv("BACKHAUL_DATABASE__URL", database)
         monkeypatch.setenv("BACKHAUL_CLUSTER__DURABILITY", "single")

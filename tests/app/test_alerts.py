@@ -39,29 +39,29 @@ webhook_secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 @asynccontextmanager
-async def person() -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
-    """Listen as the person does who is told."""
-    heard: list[dict[str, Any]] = []
+async def alert_receiver() -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
+    """Run a server that receives the alerts for an operator."""
+    alerts: list[dict[str, Any]] = []
 
     async def take(request: web.Request) -> web.Response:
-        heard.append((await request.json())["data"])
+        alerts.append((await request.json())["data"])
         return web.Response()
 
     app = web.Application()
     app.router.add_post("/", take)
     async with TestServer(app) as server:
-        yield str(server.make_url("/")), heard
+        yield str(server.make_url("/")), alerts
 
 
 @asynccontextmanager
 async def alerted(
     shop: Shop, folder: Path
 ) -> AsyncIterator[tuple[Office, Daemon, list[dict[str, Any]]]]:
-    """Run a daemon that tells a person; yield what that one heard, too."""
-    async with person() as (url, heard):
+    """Run a daemon that sends alerts to an operator; yield the alerts too."""
+    async with alert_receiver() as (url, alerts):
         more = ALERTED.format(folder=folder, url=url)
         async with connected(shop, more) as (office, daemon):
-            yield office, daemon, heard
+            yield office, daemon, alerts
 
 
 @pytest.fixture
@@ -70,36 +70,36 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
         yield opened
 
 
-def told(heard: list[dict[str, Any]], what: str) -> list[str]:
-    return [one["key"] for data in heard for one in data[what]]
+def texts_of(alerts: list[dict[str, Any]], what: str) -> list[str]:
+    return [one["key"] for data in alerts for one in data[what]]
 
 
 async def test_failing_backups_are_notified_until_one_succeeds(
     shop: Shop, tmp_path: Path
 ) -> None:
-    """A file stands where their folder should be. PostgreSQL has its own backups."""
+    """A file is in place of the backups' folder. PostgreSQL has its own backups."""
     blocked = tmp_path / "backups"
     blocked.touch()
-    async with alerted(shop, tmp_path) as (office, daemon, heard):
+    async with alerted(shop, tmp_path) as (office, daemon, alerts):
         await daemon._jobs.run("backup", None, "otto")
-        await until(lambda: "backup failed" in told(heard, "begun"), "told")
+        await until(lambda: "backup failed" in texts_of(alerts, "begun"), "the alert")
         assert job_state(office.place, "backup").outcome == "failed"
         blocked.unlink()
         await daemon._jobs.run("backup", None, "otto")
-        await until(lambda: "backup failed" in told(heard, "over"), "over")
+        await until(lambda: "backup failed" in texts_of(alerts, "over"), "over")
         assert {path.suffix for path in blocked.iterdir()} == {".db", ".json"}
         long_ago = to_text(START)
         overwrite(office.place, "job_state", {"since": long_ago}, job="backup")
         overwrite(office.place, "job_runs", {"started_at": long_ago}, job="backup")
-        await until(lambda: "backup late" in told(heard, "begun"), "it is late")
-    assert told(heard, "begun").count("backup failed") == 1
+        await until(lambda: "backup late" in texts_of(alerts, "begun"), "it is late")
+    assert texts_of(alerts, "begun").count("backup failed") == 1
 
 
 @pytest.mark.usefixtures("engine")
 async def test_webhooks_of_another_store_are_notified_once(
     shop: Shop, tmp_path: Path
 ) -> None:
-    async with alerted(shop, tmp_path) as (office, daemon, heard):
+    async with alerted(shop, tmp_path) as (office, daemon, alerts):
         for total in ("1.00", "2.00"):
             order = payloads.order(total=total)
             news = payloads.envelope("orders/create", order, storeId="sto_other")
@@ -108,22 +108,22 @@ async def test_webhooks_of_another_store_are_notified_once(
             async with httpx.AsyncClient() as platform:
                 answer = await platform.post(url, content=news, headers=headers)
             assert answer.status_code == 200
-        await until(lambda: "stranger main" in told(heard, "begun"), "told")
+        await until(lambda: "stranger main" in texts_of(alerts, "begun"), "the alert")
         await until(
             lambda: event_states(office.place).count("unhandled") == 2,
             "both",
         )
-    assert told(heard, "begun").count("stranger main") == 1
+    assert texts_of(alerts, "begun").count("stranger main") == 1
 
 
 @pytest.mark.usefixtures("engine")
 async def test_stopped_counts_are_notified_until_an_operator_resumes_them(
     shop: Shop, tmp_path: Path
 ) -> None:
-    async with alerted(shop, tmp_path) as (office, _, heard):
+    async with alerted(shop, tmp_path) as (office, _, alerts):
         stop = {"name": "targets:stopped:main", "value": "two moved"}
         insert(office.place, "kv", **stop)
-        await until(lambda: "counts main" in told(heard, "begun"), "told")
+        await until(lambda: "counts main" in texts_of(alerts, "begun"), "the alert")
         delete_rows(office.place, "kv", **stop)
-        await until(lambda: "counts main" in told(heard, "over"), "over")
-    assert told(heard, "begun").count("counts main") == 1
+        await until(lambda: "counts main" in texts_of(alerts, "over"), "over")
+    assert texts_of(alerts, "begun").count("counts main") == 1

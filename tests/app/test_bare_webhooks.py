@@ -35,7 +35,7 @@ enabled = false
 [jobs.reconcile_full]
 enabled = false
 """
-"""Nothing is read by itself: what the mirror holds came in deliveries."""
+"""No scheduled syncs: all rows of the mirror come from webhooks."""
 TOLD = [
     *("customers/create", "inventory/level_update"),
     *("orders/cancelled", "orders/create", "orders/updated", "products/create"),
@@ -95,15 +95,15 @@ async def test_topics_come_from_the_envelope_else_from_the_path(
             await become(second, "bare-headers", "bare-webhooks")
             await asyncio.gather(trade(main), trade(second))
             for store in ("main", "second"):
-                await until(lambda: told(office, store) == TOLD, store)  # noqa: B023 - awaited here
+                await until(lambda: delivered_topics(office, store) == TOLD, store)  # noqa: B023 - awaited here
         expected = [("main", "CANCELLED"), ("second", "CANCELLED")]
         assert rows_of(office.place, "orders", "store", "status") == expected
     finally:
         office.remove()
 
 
-def told(office: Office, store: str) -> list[str]:
-    """Return the topics of what a store delivered, as far as it was understood."""
+def delivered_topics(office: Office, store: str) -> list[str]:
+    """Return the topics of a store's folded webhooks."""
     found = rows_of(
         office.place, "events", "topic", "state", store=store, source="delivery"
     )

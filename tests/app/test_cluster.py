@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Shared(SoleOwner):
-    """Gives this member the stores that a test puts into `shift`."""
+    """Assigns this member the stores that a test puts into `shift`."""
 
     is_shared = True
 
@@ -52,7 +52,7 @@ class Shared(SoleOwner):
 
 
 class Parts:
-    """The parts of a store, whose platform may hang."""
+    """The parts of a store; its platform may hang."""
 
     def __init__(self, name: str, log: list[str], *, hangs: bool) -> None:
         self.name = name
@@ -82,7 +82,7 @@ class Parts:
 
 
 class Scene:
-    """One daemon's stores, and what became of their parts."""
+    """The stores of one daemon, and the parts that it started and stopped."""
 
     def __init__(
         self, *taken: str, hanging: str = "", clock: Clock | None = None
@@ -159,7 +159,7 @@ async def test_a_store_is_released_after_the_requests_under_way() -> None:
             await until(lambda: _refuses(scene), "new requests are refused")
             with scene.stores.using("other"):
                 assert "disconnect main" not in scene.log
-            # What others need is not held up by the request.
+            # the request does not block the work of others
             scene.ownership.shift = Shift(("later",), ("main",))
             await scene.logged("run later")
             assert scene.ownership.given_up == []

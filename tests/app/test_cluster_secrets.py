@@ -25,7 +25,7 @@ def test_a_standby_accepts_the_secret_that_the_owner_got(tmp_path: Path) -> None
         reference(tmp_path / "platform") as platform,
         replicas(platform, server.new_database(), 2) as (owner, standby),
     ):
-        # The only subscription is the one that the owner makes.
+        # the owner creates the only subscription
         for hook in platform.v1("GET", "/webhooks").data():
             platform.v1("DELETE", f"/webhooks/{hook['id']}")
         shared = {

@@ -30,7 +30,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceProc
 
 
 def test_a_withdrawn_cancellation_is_read_again(platform: ReferenceProcess) -> None:
-    """Somebody says the order is cancelled, and then that it is not: which is it?"""
+    """One event shows the order as cancelled, the next one does not."""
     with connected_process(platform) as started:
         order = buy(platform)
         database = started.office.place
@@ -52,10 +52,10 @@ def test_a_withdrawn_cancellation_is_read_again(platform: ReferenceProcess) -> N
         await_true(lambda: status() == ["PENDING"], "it")
         document = value_of(database, "orders", "document", id=order["id"])
         assert json.loads(document) == order
-        await_true(lambda: in_doubt(database) == 0, "no doubt")
+        await_true(lambda: refetch_length(database) == 0, "no doubt")
 
 
-def in_doubt(database: Place) -> int:
-    """Return how many objects are to be read again."""
+def refetch_length(database: Place) -> int:
+    """Return the number of objects in the refetch queue."""
     with lists(database) as reader:
         return reader.counts().in_doubt

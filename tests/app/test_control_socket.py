@@ -29,7 +29,7 @@ REASONS = {"busy": Busy("the disk is full"), "unusable": Unusable("nobody is cal
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder with a path that is short enough for a socket."""
+    """Return a folder with a path that is short enough for a socket."""
     made = Path(tempfile.mkdtemp(prefix="bh-", dir="/tmp"))
     yield made
     shutil.rmtree(made)
@@ -74,7 +74,7 @@ async def endless() -> list[Problem]:
 
 @pytest.fixture
 async def control(folder: Path) -> AsyncIterator[Control]:
-    """Ask the application that a daemon has on its socket."""
+    """Return a client of the application on the daemon's socket."""
     changes = {"test/refuse": refuse, "test/give": give_back}
     app = routes.build_app(lambda: routes.STARTING, status, changes, numbers, some)
     app.router.add_routes(SyncEndpoint({}).routes())
@@ -107,17 +107,19 @@ async def test_a_health_check_counts_problems_and_never_fails(
         assert await answer.json() == {"status": "ok", "problems": shown}
 
 
-async def told(ask: Callable[[], Any]) -> Any:
-    """Ask from a thread: the daemon answers in this one."""
+async def ask_in_thread(ask: Callable[[], Any]) -> Any:
+    """Send a request from another thread, because the daemon answers in this one."""
     return await asyncio.to_thread(ask)
 
 
 async def test_a_request_is_answered(control: Control) -> None:
-    assert await told(partial(control.get, "/api/status")) == {"started_at": "noon"}
+    assert await ask_in_thread(partial(control.get, "/api/status")) == {
+        "started_at": "noon"
+    }
     post = partial(control.post, "/api/changes/test/give", {"sku": "A"})
-    assert await told(post) == {"asked": {"sku": "A"}}
-    walk = control.follow(PATH, SyncRequest("full"))
-    assert await told(lambda: list(walk)) == []
+    assert await ask_in_thread(post) == {"asked": {"sku": "A"}}
+    run = control.follow(PATH, SyncRequest("full"))
+    assert await ask_in_thread(lambda: list(run)) == []
 
 
 async def test_a_refusal_is_reported_in_the_words_of_the_daemon(
@@ -125,19 +127,19 @@ async def test_a_refusal_is_reported_in_the_words_of_the_daemon(
 ) -> None:
     path = "/api/changes/test/refuse"
     with pytest.raises(Busy, match="the disk is full"):
-        await told(partial(control.post, path, {"reason": "busy"}))
+        await ask_in_thread(partial(control.post, path, {"reason": "busy"}))
     with pytest.raises(BackhaulError, match="nobody is called x"):
-        await told(partial(control.post, path, {"reason": "unusable"}))
-    walk = control.follow(PATH, SyncRequest("full", (), ("parcels",)))
+        await ask_in_thread(partial(control.post, path, {"reason": "unusable"}))
+    run = control.follow(PATH, SyncRequest("full", (), ("parcels",)))
     with pytest.raises(BackhaulError, match="'parcels' must be one of"):
-        await told(lambda: list(walk))
+        await ask_in_thread(lambda: list(run))
 
 
 async def test_an_answer_of_another_version_is_reported(control: Control) -> None:
     with pytest.raises(BackhaulError, match=r"answered 404 without an error text"):
-        await told(partial(control.get, "/api/of/tomorrow"))
+        await ask_in_thread(partial(control.get, "/api/of/tomorrow"))
     with pytest.raises(Busy, match="answered 503"):
-        await told(partial(control.get, "/readyz"))
+        await ask_in_thread(partial(control.get, "/readyz"))
 
 
 def test_a_missing_daemon_is_reported(folder: Path) -> None:
@@ -175,8 +177,8 @@ async def test_a_daemon_that_ends_during_a_request_is_reported(
         with pytest.raises(
             ConnectionLost, match="the connection to the daemon was lost"
         ):
-            await told(partial(control.get, "/api/status"))
+            await ask_in_thread(partial(control.get, "/api/status"))
         with pytest.raises(
             ConnectionLost, match="the connection to the daemon was lost"
         ):
-            await told(lambda: list(control.follow(PATH, SyncRequest("full"))))
+            await ask_in_thread(lambda: list(control.follow(PATH, SyncRequest("full"))))

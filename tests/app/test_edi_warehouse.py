@@ -43,7 +43,7 @@ MESSAGES = {"edifact": ("BGM", 2), "x12": ("W05", 2)}
 
 
 class Warehouse:
-    """A folder that a warehouse takes orders from, and puts its messages into."""
+    """A folder from which a warehouse reads orders, and to which it writes messages."""
 
     def __init__(self, path: Path, export_format: str) -> None:
         path.mkdir()
@@ -57,7 +57,7 @@ class Warehouse:
         )
 
     def orders(self) -> list[str]:
-        """Return the numbers of the orders that came, one for each message."""
+        """Return the numbers of the received orders, one for each message."""
         tag, element = MESSAGES[self._format]
         return [
             segment.value(element)
@@ -70,7 +70,7 @@ class Warehouse:
         ]
 
     def ship(self, order: str, number: str) -> None:
-        """Put a message about a parcel with all units of an order."""
+        """Write a message about a parcel with all units of an order."""
         if self._format == "x12":
             content = x12(
                 [
@@ -129,7 +129,7 @@ def test_a_daemon_that_is_killed_again_and_again_writes_each_order_once(
         for count in range(1, KILLS + 1):
             expected.append(buy(server))
             await_asked(daemon.office, count)
-            # It may be writing the order now.
+            # the daemon may be writing the order now
             living.kill()
             living = DaemonProcess(daemon.office)
         try:
@@ -140,7 +140,7 @@ def test_a_daemon_that_is_killed_again_and_again_writes_each_order_once(
 
 
 def buy(server: ReferenceProcess) -> str:
-    """Buy something; return the order's number."""
+    """Place an order; return its number."""
     product = server.state()["products"][0]
     ordered = server.storefront("POST", "/orders", cart(product))
     assert ordered.status < 300, ordered.body
@@ -148,7 +148,7 @@ def buy(server: ReferenceProcess) -> str:
 
 
 def await_asked(office: Office, count: int) -> None:
-    """Wait until so many orders are to be written, or are written."""
+    """Wait until this many orders are queued or written."""
 
     def look() -> bool:
         found = rows_of(office.database, "deliveries", "state", topic="order.placed")

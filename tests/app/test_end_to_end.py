@@ -66,7 +66,7 @@ async def test_an_order_is_mirrored_and_shipped(shop: Shop) -> None:
             lambda: [state[2] for state in order_states(office)] == ["FULFILLED"] * 2,
             "both are known to be shipped",
         )
-        await until(  # the webhook may be folded before the answer is
+        await until(  # the webhook may be folded before the response
             lambda: command_states(office) == [("fulfill", "applied")] * 2,
             "both commands are applied",
         )

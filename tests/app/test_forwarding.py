@@ -31,7 +31,7 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing is bound
 
 
 class Owners:
-    """Says who owns a store; `is_away` while the database cannot be read."""
+    """Returns the owner of a store; fails while `is_away`."""
 
     def __init__(self, url: str | None) -> None:
         self.url = url
@@ -69,7 +69,7 @@ async def forwarding(owners: Owners) -> AsyncIterator[str]:
 
 
 async def shown(request: web.Request) -> web.Response:
-    """Answer with what arrived."""
+    """Answer with the received request."""
     body = {
         "method": request.method,
         "path": request.raw_path,
@@ -84,7 +84,7 @@ async def large(request: web.Request) -> web.Response:
 
 
 async def broken_off(request: web.Request) -> web.StreamResponse:
-    """Send half of an answer, and close the connection as a process that dies."""
+    """Send half of a response, then close the connection, as a killed process."""
     response = web.StreamResponse()
     await response.prepare(request)
     await response.write(b"half")
@@ -94,7 +94,7 @@ async def broken_off(request: web.Request) -> web.StreamResponse:
 
 
 async def stalling(request: web.Request) -> web.StreamResponse:
-    """Send half of an answer, and no more, as a process that is frozen."""
+    """Send half of a response and then nothing, as a frozen process."""
     response = web.StreamResponse()
     await response.prepare(request)
     await response.write(b"half")
@@ -140,7 +140,7 @@ async def test_a_large_answer_comes_whole() -> None:
 
 
 async def test_a_forwarded_request_is_not_forwarded_again() -> None:
-    """Two daemons that take each other for the owner would send it in circles."""
+    """Two daemons that believe the other is the owner would forward it endlessly."""
     owners = Owners(None)
     async with forwarding(owners) as url:
         owners.url = url

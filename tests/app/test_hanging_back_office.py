@@ -29,9 +29,9 @@ async def test_the_daemon_is_ready_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("backhaul.app.store_runtime.START_SECONDS", 1.0)
-    # Nobody accepts what the kernel takes: the server is there, and says nothing.
+    # the kernel accepts connections, but no program answers
     with socket.create_server(("127.0.0.1", 0)) as silent:
         more = SILENT.format(port=silent.getsockname()[1])
         async with open_shop(tmp_path) as shop, connected(shop, more) as (_, daemon):
-            told = (await daemon._status())["connectors"]
-    assert told["warehouse"]["reason"] == "the connector took longer than 1 s to open"
+            states = (await daemon._status())["connectors"]
+    assert states["warehouse"]["reason"] == "the connector took longer than 1 s to open"

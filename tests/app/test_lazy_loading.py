@@ -44,7 +44,7 @@ except aiohttp.ClientConnectorCertificateError as error:
 
 @pytest.fixture
 async def behind_tls(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
-    """An address that is asked by TLS, and the certificate that vouches for it."""
+    """Return an HTTPS address and its certificate."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text="told")

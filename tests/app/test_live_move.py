@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 WEBHOOKS = 10
-"""So many are answered between two steps."""
+"""The number of webhooks between two steps."""
 
 
 @dataclass(slots=True)
 class Move:
-    """`backhaul migrate --to URL --live`, which is killed and run again."""
+    """`backhaul migrate --to URL --live`, killed and run again."""
 
     old: Replica
     url: str
@@ -67,7 +67,7 @@ class Move:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Replica, Replica, str]]:
-    """A daemon on a file, one on an empty server, and the id of their store."""
+    """Return a daemon on a file, one on an empty server, and the id of their store."""
     with (
         postgres() as server,
         reference(tmp_path / "platform") as platform,

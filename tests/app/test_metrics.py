@@ -30,7 +30,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
         yield opened
 
 
-async def told(daemon: Daemon) -> dict[str, float]:
+async def read_metrics(daemon: Daemon) -> dict[str, float]:
     async with httpx.AsyncClient() as client:
         answer = await client.get(f"{daemon.admin_url}/metrics")
     assert answer.status_code == 200
@@ -50,7 +50,7 @@ async def test_an_order_and_its_parcel_are_counted(shop: Shop) -> None:
             for store in ("main", "other"):
                 url = f"{daemon.public_url}/webhooks/{store}"
                 assert (await client.post(url, content=b"{}")).status_code == 401
-        found = await told(daemon)
+        found = await read_metrics(daemon)
     assert found["backhaul_webhooks_total main kept"] >= 1
     assert found["backhaul_webhooks_total main unsigned"] == 1
     assert found["backhaul_webhooks_total unknown unsigned"] == 1
@@ -76,7 +76,7 @@ async def test_work_that_waits_for_an_operator_is_reported(shop: Shop) -> None:
         office.put("fulfillments-1.csv", COLUMNS, ",DHL,T1")
         await until(lambda: count(office.database, "quarantine") == 1, "the bad row")
         daemon._shops["main"].sender.dispatcher.switch.block_all("for this test")
-        found = await told(daemon)
+        found = await read_metrics(daemon)
     assert found["backhaul_quarantine_rows courier"] == 1
     assert [found[n] for n in found if n.startswith("backhaul_sending_stopped")] == [1]
 
@@ -91,9 +91,9 @@ async def test_a_removed_store_raises_no_alarm_by_its_last_sample(
         for kind in ("orders", "products"):
             known = {"store": "gone", "job": "full", "kind": kind, "unrepaired": 1}
             insert(office.database, "passes", **known, **times)
-        found = await told(daemon)
+        found = await read_metrics(daemon)
         while "backhaul_first_read_timestamp_seconds main" not in found:
-            found = await told(daemon)  # the first reading is under way
+            found = await read_metrics(daemon)  # the first sync is running
     assert [name for name in found if " gone" in name and "drift" not in name] == []
 
 

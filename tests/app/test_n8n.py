@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-# The first run that may install n8n takes a quarter of an hour.
+# a run that installs n8n takes a quarter of an hour
 pytestmark = [pytest.mark.programs, pytest.mark.timeout(3_600)]
 
 WORKFLOW = ROOT / "docs" / "examples" / "n8n" / "fulfill-orders.json"
@@ -80,7 +80,7 @@ async def test_each_order_is_fulfilled_once(tmp_path: Path, database: str) -> No
             await running.publish(workflow(daemon.admin_url))
             await running.start()
             await until_it_listens(running.url)
-            # n8n has done everything, and Backhaul does not hear of it.
+            # n8n has done everything, but Backhaul gets no response
             proxy.once[b"order.placed"] = reset_after
             product = await shop.product()
             order = await shop.order(product)
@@ -116,14 +116,14 @@ def _id_of(head: bytes) -> bytes:
 
 
 async def until_it_listens(url: str) -> None:
-    """Wait until n8n knows the workflow: it does not when it says that it is ready."""
+    """Wait until n8n loaded the workflow, which is later than its ready message."""
     async with asyncio.timeout(HANG_SECONDS):
         while await posted(url, b"{}", OTHER_SECRET, CLOCK.now()) == 404:
             await CLOCK.sleep(PAUSE_SECONDS)
 
 
 async def posted(url: str, body: bytes, secret: str, at: datetime) -> int:
-    """Post a message that is not from Backhaul; return the status of the answer."""
+    """Post a message that is not from Backhaul; return the status."""
     headers = {
         "webhook-id": "forged",
         "webhook-timestamp": str(int(at.timestamp())),

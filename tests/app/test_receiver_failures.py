@@ -55,7 +55,7 @@ def request(office: Office, body: bytes) -> bytes:
 async def test_a_killed_daemon_leaves_no_process_that_answers(
     office: Office, client: httpx.AsyncClient, *, is_paused: bool
 ) -> None:
-    """A webhook that arrives meanwhile would be in a file that is moved already."""
+    """A webhook that arrives then would be written to a file that was moved."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     office.write(
@@ -64,7 +64,7 @@ async def test_a_killed_daemon_leaves_no_process_that_answers(
     first, late = webhook(1), request(office, webhook(2))
     process = DaemonProcess(office)
     live = await asyncio.to_thread(process.await_ready)
-    if is_paused:  # then it has reports that it never read
+    if is_paused:  # so that it has unread reports
         os.kill(process.process.pid, signal.SIGSTOP)
     assert (
         await client.post(**_post(live["public_url"], office, first))
@@ -123,7 +123,7 @@ def test_a_full_disk_refuses_a_file_for_now(
     def refuse(_: Path) -> sqlite3.Connection:
         raise sqlite3.OperationalError("database or disk is full")
 
-    # By its path, so that what takes it as a default is imported before.
+    # by path, so that modules with it as a default are imported before
     monkeypatch.setattr(
         "backhaul.store.sqlite.database.connections.open_writer", refuse
     )

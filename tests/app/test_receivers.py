@@ -39,7 +39,7 @@ FACTS = f'{{"store_id":"{STORE_ID}","currency":"INR"}}'
 
 @pytest.fixture
 async def office() -> AsyncIterator[Office]:
-    """A daemon that knows its store, whose platform is away."""
+    """Return an office with a known store, whose platform does not answer."""
     made = Office(UNUSED_ADDRESS.removesuffix("/hook"), "svc_live_" + "0" * 40)
     made.write(**{'[public]\nhost = "127.0.0.1"': PUBLIC})
     store = open_store(made.database, SystemClock())
@@ -62,7 +62,7 @@ def webhook(number: int) -> bytes:
 
 
 async def post(client: httpx.AsyncClient, url: str, office: Office, body: bytes) -> int:
-    """Send a webhook; return the status, 0 where the connection broke off."""
+    """Send a webhook; return the status, 0 if the connection broke."""
     headers = signed(body, office.webhook_secret.encode())
     try:
         answer = await client.post(
@@ -76,7 +76,7 @@ async def post(client: httpx.AsyncClient, url: str, office: Office, body: bytes)
 async def kept(
     client: httpx.AsyncClient, daemon: Daemon, office: Office, body: bytes
 ) -> None:
-    """Send as the platform does: again until the answer is 200."""
+    """Send as the platform does: retry until the status is 200."""
     for _ in range(1_000):
         if await post(client, daemon.public_url, office, body) == 200:
             return
@@ -164,7 +164,7 @@ async def test_a_daemon_moves_what_a_killed_one_left(
     await asyncio.to_thread(
         await_true, lambda: not any(map(_is_alive, children)), "the processes end"
     )
-    office.write()  # without such processes
+    office.write()  # without receiver processes
     async with running(office) as daemon:
         assert pids(daemon) == []
         kept = {b for b, status in zip(bodies, answers, strict=True) if status == 200}
@@ -173,14 +173,14 @@ async def test_a_daemon_moves_what_a_killed_one_left(
 
 
 async def test_the_file_of_a_process_is_moved_whole(office: Office) -> None:
-    """Some of it had been moved before: the fold finds that they are repeats."""
+    """Some events were moved before; the fold recognises the duplicates."""
     office.write()
     folder = office.folder / "state"
     file = folder / receiver_files.NAME.format("0a")
     bodies = [webhook(number) for number in range(600)]
     spool = open_inbox_file(file, SystemClock())
     spool.start()
-    now = to_text(SystemClock().now())  # or retention deletes what it says
+    now = to_text(SystemClock().now())  # or retention deletes the row
     arrivals = [Arrival("main", "delivery", "", now, b"{}", body) for body in bodies]
     await asyncio.gather(*map(spool.append, arrivals))
     await spool.remove(100)
@@ -191,7 +191,7 @@ async def test_the_file_of_a_process_is_moved_whole(office: Office) -> None:
 
 
 async def test_no_id_of_a_file_is_used_twice(office: Office) -> None:
-    """The daemon reads on after an id, and the process removes what was moved."""
+    """The daemon reads rows after an id, and the process removes moved rows."""
     spool = open_inbox_file(office.folder / "receiver-1.db", SystemClock())
     spool.start()
     arrival = Arrival("main", "delivery", "", instant(0), b"{}", b"{}")
@@ -291,7 +291,7 @@ async def test_a_backup_has_every_webhook_that_was_answered_before(
 
 
 async def test_a_process_goes_on_if_webhooks_cannot_be_removed() -> None:
-    """The disk is full: the daemon has them, and the next removal includes them."""
+    """The disk is full: the daemon has the webhooks; the next removal includes them."""
     asked: list[int] = []
 
     async def remove(last: int) -> None:

@@ -28,8 +28,8 @@ NEW = "whsec_" + "9" * 32
 
 
 @contextmanager
-def told() -> Iterator[list[dict[str, Any]]]:
-    """Collect what is said of reloads."""
+def messages() -> Iterator[list[dict[str, Any]]]:
+    """Collect the log messages about reloads."""
     lines: list[dict[str, Any]] = []
 
     def keep(message: Any) -> None:
@@ -65,7 +65,7 @@ async def accepts(daemon: Daemon, secret: str) -> bool:
 async def test_secrets_and_jobs_are_applied_and_the_rest_is_named() -> None:
     async with running() as (office, daemon):
         old = office.webhook_secret
-        with told() as lines:
+        with messages() as lines:
             office.webhook_secret = NEW
             office.more = '[jobs.prune]\nevery = "7m"\n'
             office.write(**{'match_wait = "10m"': 'match_wait = "11m"'})
@@ -81,7 +81,7 @@ async def test_secrets_and_jobs_are_applied_and_the_rest_is_named() -> None:
 
 
 async def planned(office: Office) -> str:
-    """Return when a job runs, as `jobs list` tells it beside the daemon."""
+    """Return when a job runs, as `jobs list` shows it while the daemon runs."""
     said = await asyncio.to_thread(
         in_process, "jobs", "list", "--json", config=office.config
     )
@@ -95,7 +95,7 @@ async def test_a_job_is_listed_as_it_runs_and_not_as_the_file_says() -> None:
         office.more = '[jobs.prune]\nevery = "7m"\n'
         office.write()
         assert (await planned(office), before) == (before, "every 1h")
-        with told() as lines:
+        with messages() as lines:
             daemon.reload()
             await until(lambda: lines, "it says what it did")
         assert await planned(office) == "every 7m"
@@ -106,7 +106,7 @@ async def test_a_backup_uses_the_reloaded_folder() -> None:
         elsewhere = office.folder / "elsewhere"
         office.more = f'[jobs.backup]\nfolder = "{elsewhere}"\n'
         office.write()
-        with told() as lines:
+        with messages() as lines:
             daemon.reload()
             (line,) = await until(lambda: lines, "it says what it did")
         assert "in force now: jobs.backup.folder" in line["message"]
@@ -118,7 +118,7 @@ async def test_a_backup_uses_the_reloaded_folder() -> None:
 async def test_a_mistake_changes_nothing_and_is_logged_in_one_line() -> None:
     async with running() as (office, daemon):
         old, office.webhook_secret = office.webhook_secret, NEW
-        with told() as lines:
+        with messages() as lines:
             office.write(
                 **{"unchanged_seconds = 0": "unchanged_seconds = 0\ncolour = 1"}
             )

@@ -30,12 +30,12 @@ def platform(tmp_path: Path) -> Iterator[ReferenceProcess]:
 
 @pytest.fixture
 def trio(platform: ReferenceProcess) -> Iterator[tuple[Replica, ...]]:
-    """A worker, one for the dashboard, and a receiver, to which webhooks go."""
+    """Start a worker, a dashboard and a receiver, which gets the webhooks."""
     with (
         postgres() as server,
         replicas(platform, server.new_database(), 3) as made,
     ):
-        # The receiver is the first to start, and nobody works until there is a worker.
+        # The receiver starts first; nothing is processed until the worker starts.
         for each, role in reversed(
             [*zip(made, ("worker", "admin", "receiver"), strict=True)]
         ):
@@ -46,7 +46,7 @@ def trio(platform: ReferenceProcess) -> Iterator[tuple[Replica, ...]]:
 
 @on_purpose()
 def status_of(replica: Replica, path: str, *, admin: bool = False) -> int | None:
-    """Return the status of a page, None if nobody listens there."""
+    """Return the status of a page, None if nothing listens there."""
     port = replica.admin_port if admin else replica.public_port
     try:
         return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=60).status_code
@@ -78,7 +78,7 @@ def test_each_daemon_serves_what_its_roles_need(trio: tuple[Replica, ...]) -> No
     assert status_of(worker, "/connect/bench/") == 200
     assert status_of(admin, "/webhooks/main") is None
     dashboards = [status_of(each, "/", admin=True) for each in trio]
-    assert dashboards == [404, 303, 404]  # to the login
+    assert dashboards == [404, 303, 404]  # redirect to the login
     healthy = [status_of(each, "/healthz", admin=True) for each in trio]
     assert healthy == [200, 200, 200]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.programs
 
 WEBHOOKS = 20
-"""So many are answered before, between and after the steps of the upgrade."""
+"""The number of webhooks before, between and after the steps of the upgrade."""
 
 
 async def more(load: Load) -> None:
@@ -33,7 +33,7 @@ async def more(load: Load) -> None:
 
 
 def upgrade(replica: Replica) -> None:
-    """Stop it as systemd does, and start the later version."""
+    """Stop the daemon as systemd does, and start the later version."""
     assert replica.process is not None
     assert replica.process.terminate() == 0
     replica.wrapped = PROGRAM

@@ -41,7 +41,7 @@ vendor = "generic"
 secrets = ["{COURIER}"]
 """
 WHO = ("nobody", "forger", "device", "platform", "courier")
-# Whoever comes in is told what is wrong with his message: 422, or 200 and quarantine.
+# authorized callers get a 422 for an invalid message, or a 200 and a quarantine row
 NO_SCAN = 422
 PUBLIC: dict[str, tuple[int, int, int, int, int]] = {
     "POST /webhooks/main": (401, 401, 401, 200, 401),
@@ -70,7 +70,7 @@ CONTROL: dict[str, int] = {
     "POST /api/changes/nothing/known": 404,
     "POST /api/reconcile": 422,
 }
-"""Of the unix socket, for its owner; nobody else may open it."""
+"""Routes of the unix socket, which only its owner may open."""
 ONLY_THERE = {
     "GET /api/problems": 404,
     "POST /api/changes/jobs/pause": 404,
@@ -81,7 +81,7 @@ PAUSE: dict[str, Any] = {"name": "prune", "store": None, "who": "the test"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A running daemon with a connector for each way in."""
+    """A running daemon with a connector for each kind of route."""
 
     office: Office
     daemon: Daemon
@@ -90,7 +90,7 @@ class Place:
         return self.daemon.served[name]
 
     def callers(self) -> dict[str, dict[str, str]]:
-        """Return what each kind of caller shows, all of them the same body."""
+        """Return the credentials of each kind of caller, all with the same body."""
         right = signed(BODY, self.office.webhook_secret.encode())
         courier = hmac.digest(COURIER.encode(), BODY, "sha256").hex()
         wrong = {name: "x" * len(value) for name, value in right.items()}
@@ -116,7 +116,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 async def statuses(
     url: str, rows: Mapping[str, object], headers: Mapping[str, str], body: bytes = BODY
 ) -> dict[str, int]:
-    """Ask for each row, and return what was answered."""
+    """Send a request for each row; return the statuses."""
     found = {}
     async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as client:
         for row in rows:
@@ -139,7 +139,7 @@ async def test_the_public_listener_gives_each_caller_his_own(place: Place) -> No
 async def test_keys_of_other_listeners_open_no_route_of_the_admin_listener(
     place: Place,
 ) -> None:
-    """Each key of the others at once gets no more than who shows none."""
+    """All other keys together give no more access than no key."""
     assert without_row(place.app("admin"), [*EXPECTED, *OF_PROGRAMS]) == []
     user = {"name": "ada", "role": "admin", "password": PASSWORD, "who": "the test"}
     async with _owner(place) as owner:
@@ -153,7 +153,7 @@ async def test_keys_of_other_listeners_open_no_route_of_the_admin_listener(
     assert await statuses(place.daemon.admin_url, expected, shown, b"") == expected
     found = await statuses(place.daemon.admin_url, OF_PROGRAMS, shown, b"")
     refused = {row: status for row, status in found.items() if row not in NO_TOKEN}
-    # After some wrong tokens the address must wait.
+    # after some wrong tokens the client's address must wait
     assert set(refused.values()) == {401, 429}
 
 

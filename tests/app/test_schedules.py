@@ -43,7 +43,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
 
 @pytest.fixture
 async def office(shop: Shop) -> AsyncIterator[Office]:
-    """A back office that asks for one parcel, one cancellation, one adjustment."""
+    """A back office with one parcel, one cancellation and one adjustment."""
     product = await shop.product(stock=10, sku="LAMP-1")
     access = shop.running.access
     office = Office(access.public_url, access.api_key, more=YEARLY)
@@ -88,7 +88,7 @@ async def listed(office: Office) -> list[dict[str, Any]]:
 
 
 async def test_nothing_leaves_before_its_written_time(office: Office) -> None:
-    """What leaves meanwhile, by hand, shows that the way of a command was open."""
+    """A command that an operator sends meanwhile shows that sending works."""
     async with daemon_of(office):
         await until(lambda: count(office.place, "commands") == 3, "all are planned")
         held = "commands are sent only then, because a schedule is set for the job"

@@ -25,7 +25,7 @@ SPOOLED = "backhaul_webhooks_spooled "
 SPOOLING = {
     "BACKHAUL_CLUSTER__SPOOL": "true",
     "BACKHAUL_CLUSTER__HOLD": "200ms",
-    # A worker ends if the server fails in the middle of one of its commits.
+    # a worker exits if the server fails during one of its commits
     "BACKHAUL_CLUSTER__ROLES": "receiver",
 }
 
@@ -40,7 +40,7 @@ def backhaul_at(replica: Replica, *arguments: str) -> CommandResult:
 
 @on_purpose()
 def spooled(replica: Replica) -> float:
-    """Return what the metrics of a daemon say of its disk."""
+    """Return the spool's values in the metrics of a daemon."""
     url = f"http://127.0.0.1:{replica.admin_port}/metrics"
     lines = httpx.get(url, timeout=60).raise_for_status().text.splitlines()
     return next(float(each.split()[1]) for each in lines if each.startswith(SPOOLED))

@@ -135,8 +135,8 @@ def test_a_daemon_killed_before_it_notes_the_order_does_not_write_it_again(
         ours.__exit__(None, None, None)
         finish(daemon.office)
         assert erp.writes() == [order]
-        told = [("applied", "found in the receiving system", 1)]
-        assert deliveries(daemon.office) == told
+        expected = [("applied", "found in the receiving system", 1)]
+        assert deliveries(daemon.office) == expected
 
 
 def deliveries(office: Office) -> list[tuple[Any, ...]]:
@@ -152,7 +152,7 @@ def await_sending(office: Office) -> None:
 
 
 def finish(office: Office) -> None:
-    """Start the daemon again, until the order is told."""
+    """Restart the daemon until the order is delivered."""
 
     def look() -> bool:
         return [state for state, *_ in deliveries(office)] == ["applied"]

@@ -18,7 +18,7 @@ CAN_WAIT = {
     *("jinja2", "aiosmtplib", "openpyxl", "asyncssh", "sqlalchemy", "psycopg"),
     *("imapclient", "pymysql", "backhaul.demo.runner", "backhaul.doctor.check_runner"),
 }
-"""What only a page, a mail or a connector of its own kind needs."""
+"""Modules that only a page, a mail or a single connector needs."""
 
 
 def test_a_start_loads_nothing_that_can_wait(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_start_loads_nothing_that_can_wait(tmp_path: Path) -> None:
         daemon_process(office, telling) as started,
     ):
         lines = started.log.read_text("utf-8").splitlines()
-    told = [line for line in lines if line.startswith("import time:")]
-    loaded = {line.rpartition("|")[2].strip() for line in told}
+    imports = [line for line in lines if line.startswith("import time:")]
+    loaded = {line.rpartition("|")[2].strip() for line in imports}
     assert "backhaul.app.daemon" in loaded
     assert CAN_WAIT & loaded == set()

@@ -22,8 +22,8 @@ class Sending(msgspec.Struct, forbid_unknown_fields=True):
     paused: dict[str, str] | None = None
 
 
-class Told(msgspec.Struct, forbid_unknown_fields=True):
-    """One that is told the store's news."""
+class Subscriber(msgspec.Struct, forbid_unknown_fields=True):
+    """A connection that receives change notifications."""
 
     up: bool
     reason: str | None
@@ -61,7 +61,7 @@ class Status(msgspec.Struct, forbid_unknown_fields=True):
     plans: dict[str, str]
     rules: dict[str, str]
     connectors: dict[str, Working]
-    news: dict[str, Told]
+    news: dict[str, Subscriber]
     rates: dict[str, float]
     mirrored: dict[str, int]
     standby: str = ""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FED = "WATCHDOG=1"
 QUARTER_SECONDS = 0.05
-"""It is fed four times in the time that it waits."""
+"""The watchdog is fed four times within its timeout."""
 WATCHDOG = {"WATCHDOG_USEC": "200000", "WATCHDOG_PID": str(OURS)}
 
 
@@ -39,11 +39,11 @@ def ears(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
 
 def test_every_word_arrives_as_the_manager_reads_it(ears: Path | str) -> None:
     with manager(ears) as heard:
-        told = ServiceManager(heard.environ, OURS)
-        told.busy("upgrades", 90)
-        told.ready("receives at x")
-        told.reloading()
-        told.stopping()
+        service_manager = ServiceManager(heard.environ, OURS)
+        service_manager.busy("upgrades", 90)
+        service_manager.ready("receives at x")
+        service_manager.reloading()
+        service_manager.stopping()
         assert heard.has_received("EXTEND_TIMEOUT_USEC=90000000")
         assert heard.has_received("READY=1")
         assert heard.has_received("RELOADING=1")
@@ -91,7 +91,7 @@ async def writer(tmp_path: Path) -> AsyncIterator[Writer]:
 
 
 class Feeding:
-    """A watchdog that is fed, by a clock that the test moves."""
+    """A watchdog that is fed, with a virtual clock."""
 
     def __init__(self, heard: Manager, clock: VirtualClock) -> None:
         self._heard = heard
@@ -108,9 +108,9 @@ class Feeding:
 async def feeding(tmp_path: Path, writer: Writer) -> AsyncIterator[Feeding]:
     clock = VirtualClock()
     with manager(tmp_path / "notify") as heard:
-        told = ServiceManager(heard.environ | WATCHDOG, OURS)
+        service_manager = ServiceManager(heard.environ | WATCHDOG, OURS)
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(told.feed(writer, clock))
+            running = group.create_task(service_manager.feed(writer, clock))
             await clock.await_sleeper()
             yield Feeding(heard, clock)
             running.cancel()
@@ -127,7 +127,7 @@ async def test_a_writer_that_hangs_starves_it(feeding: Feeding, writer: Writer) 
     goes_on = threading.Event()
     hanging = writer.urgent(lambda _: goes_on.wait())
     try:
-        assert await feeding.fed_within(QUARTER_SECONDS)  # it had answered before
+        assert await feeding.fed_within(QUARTER_SECONDS)  # the writer answered before
         assert not await feeding.fed_within(10 * QUARTER_SECONDS)
     finally:
         goes_on.set()

@@ -28,7 +28,7 @@ BROWSER = {
     "Origin": "http://localhost:8443",
     "Sec-Fetch-Site": "same-origin",
 }
-"""Headers of a browser that opens all members at one address, as behind a balancer."""
+"""Headers of a browser that opens all members at one address (load balancer)."""
 TYPES = ("file_drop", "scanner")
 
 
@@ -48,7 +48,7 @@ def platform(tmp_path: Path) -> Iterator[ReferenceProcess]:
 def pair(
     server: Postgres, platform: ReferenceProcess
 ) -> Iterator[tuple[Replica, Replica]]:
-    """An owner and a standby, to which the platform sends its webhooks."""
+    """Start an owner and a standby; the platform sends webhooks to the standby."""
     with replicas(platform, server.new_database(), 2) as (owner, standby):
         owner.start()
         await_true(owner.is_owner, "the first is the owner")
@@ -70,7 +70,7 @@ def order_names(replica: Replica) -> list[str]:
 
 
 def ship(replica: Replica, number: int, tracking: str) -> None:
-    """Put the file of a courier into the folder of a replica."""
+    """Put a courier's file into the drop folder of a replica."""
     replica.office.put(
         f"fulfillments-{number}.csv",
         "order,tracking_company,tracking_number",
@@ -224,7 +224,7 @@ grace = "1ms"
 [jobs.reconcile_incremental]
 every = "1s"
 """
-"""The same platform once more. No webhook of it arrives: the mirror is read."""
+"""The same platform again, without webhooks, so that the mirror is backfilled."""
 OF_MAIN = {f'type = "{each}"': f'type = "{each}"\nstore = "main"' for each in TYPES}
 
 

@@ -63,7 +63,7 @@ def exporting(collector: Collector, *more: str) -> str:
 
 
 def parents_of(span: CollectedSpan, spans: list[CollectedSpan]) -> list[str]:
-    """Return the names of the spans above a span, the nearest first."""
+    """Return the names of a span's ancestors, the parent first."""
     by_id = {each.id: each for each in spans}
     names = []
     while span.parent in by_id:
@@ -77,7 +77,7 @@ def command_states(office: Office) -> list[tuple[object, ...]]:
 
 
 def folds(collector: Collector, order: str) -> list[CollectedSpan]:
-    """Return the spans of the folds of an order's webhooks."""
+    """Return the fold spans of an order's webhooks."""
     return [
         span
         for span in collector.named("fold inbox")
@@ -131,7 +131,7 @@ async def test_a_delivery_names_the_trace_of_its_webhook(
     product = await shop.product(stock=10)
     try:
         async with connected(shop, more) as (_, daemon):
-            # A read of the backfill that shows the order first would have no trace.
+            # if the backfill read the order first, there would be no trace
             await daemon._shops["main"].reconciler.filled.wait()
             await shop.order(product)
             await until(lambda: collector.named("deliver order.placed"), "its span")
@@ -148,7 +148,7 @@ async def test_a_delivery_names_the_trace_of_its_webhook(
 async def test_a_variable_adds_nothing_to_a_setting(
     of_signal: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The SDK reads the variables too: a key would go to another collector."""
+    """The SDK reads the variables too; it would send a key to another collector."""
     key = "api-key=of-another"
     monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{of_signal}HEADERS", key)
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "team=another")
@@ -234,7 +234,7 @@ async def test_a_command_keeps_its_trace_over_a_kill_and_a_retry(
     (post,) = collector.named("POST")
     assert post.trace == record.trace
     assert post.attributes["http.response.status_code"] == 200
-    # The platform takes keys, so the check sends the request again.
+    # the platform supports keys, so the check sends the request again
     assert parents_of(post, collector.spans) == ["check fulfill", "accept record"]
     heads = [logged.passing.head.decode() for logged in proxy.requests("POST")]
     assert len(heads) == 2

@@ -51,7 +51,7 @@ def office() -> Iterator[Office]:
 
 @pytest.fixture
 def lines() -> Iterator[list[str]]:
-    """The actions that are logged at INFO and above."""
+    """Return the actions that are logged at INFO and above."""
     found: list[str] = []
 
     def keep(message: Message) -> None:

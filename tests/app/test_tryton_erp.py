@@ -65,7 +65,7 @@ def erp(
 
 
 class Day:
-    """A day of a merchant with a store and a Tryton; `causes` is what was asked for."""
+    """A merchant's day with a store and Tryton; `causes` are the planned changes."""
 
     def __init__(
         self, erp: TrytonServer, server: ReferenceProcess, daemon: DaemonProcess
@@ -78,7 +78,7 @@ class Day:
         self.done_at = ""
 
     def order(self, sku: str, quantity: int = 1) -> str:
-        """Buy; return the order's id."""
+        """Buy in the store; return the order's id."""
         products = self.server.state()["products"]
         (product,) = (
             {**each, "variants": [variant]}
@@ -148,7 +148,7 @@ class Day:
         return dict(orders[order])
 
     def await_quiet(self) -> None:
-        """Wait until nothing is left to do, and Tryton has told its stock since."""
+        """Wait until nothing is left to do, and Tryton then reported its stock."""
 
         def look() -> bool:
             database = self.office.database
@@ -169,7 +169,7 @@ class Day:
         )
 
     def _tryton_books(self) -> TrytonBooks:
-        """Read Tryton's tables: what it made of what its people and we told it."""
+        """Read the resulting rows in Tryton's tables."""
         lines = self.erp.rows(
             "SELECT s.id, s.reference, s.state, p.code, l.quantity FROM sale_sale s"
             " JOIN sale_line l ON l.sale = s.id JOIN product_product p"

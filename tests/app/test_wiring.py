@@ -32,7 +32,7 @@ MOST_ARGUMENTS = 7
 
 
 def assigned(tree: ast.AST) -> Iterator[str]:
-    """Yield each attribute that is assigned on anything but `self`."""
+    """Yield each attribute that is assigned on an object other than `self`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             target = ast.unparse(node)
@@ -82,12 +82,12 @@ WAKES = {
     "refetch_queued": {"refetcher"},
     "events_arrived": {"fold_worker"},
 }
-"""What each signal of a store wakes: work that nothing wakes waits half a minute."""
+"""The work that each signal of a store wakes; without it, work waits 30 s."""
 
 
 @pytest.fixture
 async def built(tmp_path: Path) -> AsyncIterator[tuple[Shop, FoldWorker]]:
-    """The parts of a store, as the daemon builds them, and the fold worker."""
+    """Return the parts of a store, as the daemon builds them, and the fold worker."""
     clock = VirtualClock()
     async with started_store(tmp_path / "backhaul.db", clock) as store:
         fold_worker = FoldWorker(store.inbox, clock, {})
@@ -144,7 +144,7 @@ Connected: TypeAlias = "tuple[Daemon, dict[str, StoreRuntime]]"
 
 
 def connected(woken: set[str]) -> Connected:
-    """Return a daemon and two stores whose parts only say that they were woken."""
+    """Return a daemon and two stores whose parts only record that they were woken."""
 
     def part(name: str) -> Any:
         return SimpleNamespace(wake=lambda: woken.add(name))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FailingClock(SystemClock):
-    """Ends the writer's thread, once it is told to, where that asks for the time."""
+    """Ends the writer's thread, when a test says so, at a call of the clock."""
 
     def __init__(self) -> None:
         self.fails = False
@@ -41,6 +41,6 @@ async def test_the_daemon_ends_with_its_writer(tmp_path: Path) -> None:
             await daemon.ready.wait()
             clock.fails = True
             daemon.poll_stores()
-            with pytest.raises(BaseExceptionGroup) as told:
+            with pytest.raises(BaseExceptionGroup) as error:
                 await running
-        assert told.group_contains(WriterFailed, match="SystemExit")
+        assert error.group_contains(WriterFailed, match="SystemExit")

@@ -38,6 +38,6 @@ async def store(database: Place, clock: VirtualClock) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def folder(store: Store, tmp_path: Path) -> Folder:
-    """A drop folder, and orders 2001 to 2004 with three units of each article."""
+    """Return a drop folder, with orders 2001 to 2004 of three units each."""
     await with_orders(store)
     return Folder(store, tmp_path / "courier")

@@ -22,7 +22,7 @@ UPC = "036000291452"
 
 
 async def stocked(store: Store, **barcodes: str) -> None:
-    """Give the shop a product with a variant for each SKU and barcode."""
+    """Mirror a product with a variant for each SKU and barcode."""
     variants = [
         payloads.variant(f"var_{sku}", sku=sku, barcode=barcode)
         for sku, barcode in barcodes.items()
@@ -31,12 +31,12 @@ async def stocked(store: Store, **barcodes: str) -> None:
     await append_and_fold(store, envelope("products/create", product))
 
 
-@pytest.mark.parametrize("told", [EAN, f"0{EAN}"])
+@pytest.mark.parametrize("written", [EAN, f"0{EAN}"])
 async def test_an_article_is_found_by_its_barcode_in_any_spelling(
-    store: Store, told: str
+    store: Store, written: str
 ) -> None:
     await stocked(store, MUG=EAN)
-    record = StockAdjustment(key="k", sku=told, delta=2)
+    record = StockAdjustment(key="k", sku=written, delta=2)
     assert (await host_of(ScriptedConnector(), store).emit(record)).state == "accepted"
     payload = value_of(store.place, "commands_and_targets", "payload")
     assert json.loads(payload)["variant_id"] == "var_MUG"
@@ -117,7 +117,7 @@ RENAMED = payloads.item("li_7", variantId="var_1", sku="OLD-1", quantity=2)
 
 
 async def renamed(store: Store, *items: Any, barcode: str | None = None) -> None:
-    """Have an order of OLD-1, whose variant is called NEW-1 today."""
+    """Mirror an order of OLD-1, whose variant is now called NEW-1."""
     variant = payloads.variant(sku="NEW-1", barcode=barcode)
     await append_and_fold(
         store,
@@ -154,7 +154,7 @@ async def test_two_names_of_one_article_in_one_shipment_are_added(
 async def test_a_name_of_two_articles_in_one_order_is_for_an_operator(
     store: Store,
 ) -> None:
-    """A later line was ordered as NEW-1 while that was another variant."""
+    """A later line was ordered as NEW-1 when that was another variant."""
     await renamed(store, payloads.item("li_8", variantId="var_2", sku="NEW-1"))
     record = fulfillment_record("k", "7012", lines=(Line(sku="NEW-1", quantity=1),))
     receipt = await host_of(ScriptedConnector(), store).emit(record)

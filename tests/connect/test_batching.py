@@ -25,7 +25,7 @@ def record(key: str) -> NewRecord:
 
 
 class Disk:
-    """Takes groups when it is told to, and fails where it is told to."""
+    """Stores groups when a test lets it, and fails where a test says so."""
 
     def __init__(self) -> None:
         self.groups: list[list[str]] = []
@@ -100,7 +100,7 @@ async def test_each_gets_its_own_receipt_from_the_real_store(
 ) -> None:
     host = host_of(ScriptedConnector(), store)
     orders = ["1001" if number % 2 else f"no-{number}" for number in range(250)]
-    # The first ships the whole order, and the others report the same parcel.
+    # the first record ships the whole order; the others report the same parcel
     receipts = await asyncio.gather(
         *(
             host.emit(fulfillment_record(f"k{n}", order))

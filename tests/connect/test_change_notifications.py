@@ -166,7 +166,7 @@ async def test_the_echo_of_a_command_is_withheld_from_its_own_instance_only(
 async def test_a_cancellation_by_a_customer_is_delivered_whatever_its_event_shows(
     store: Store, clock: VirtualClock
 ) -> None:
-    """The news of one's own parcel was late: the cancellation is first to show it."""
+    """The webhook of our own parcel is late: the cancellation shows it first."""
     own, other = WithLookup("own"), WithLookup("other")
     sinks = [delivery_worker(books, store, clock) for books in (own, other)]
     for sink in sinks:
@@ -199,7 +199,7 @@ async def test_a_cancellation_by_a_customer_is_delivered_whatever_its_event_show
 async def test_a_sale_after_our_own_adjustment_is_delivered(
     store: Store, clock: VirtualClock
 ) -> None:
-    """Also where it is folded between following the feed and handing over."""
+    """The same holds if it is folded between the change feed and the delivery."""
     books = WithLookup("own")
     sink = delivery_worker(books, store, clock)
     await sink.subscribe()
@@ -239,7 +239,7 @@ async def test_the_earlier_level_is_delivered_after_an_uncertain_one(
 
 
 async def test_outdated_changes_are_skipped(store: Store, clock: VirtualClock) -> None:
-    """More of them than go into one transaction."""
+    """There are more of them than fit into one transaction."""
     books = WithLookup()
     sink = delivery_worker(books, store, clock)
     await sink.subscribe()

@@ -23,7 +23,7 @@ STORE: dict[str, Any] = {"base_url": "https://shop.example", "api_key_file": "/k
 
 
 def faults(configuration: dict[str, Any]) -> list[str]:
-    """Return the path of each fault, such as `connectors.erp.every`."""
+    """Return the path of each error, such as `connectors.erp.every`."""
     found = VALIDATOR.iter_errors(configuration)
     return sorted({".".join(map(str, each.instance_path)) for each in found})
 

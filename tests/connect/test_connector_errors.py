@@ -11,7 +11,7 @@ from backhaul_sdk import CheckFailed
 
 
 async def breaking() -> None:
-    """End as a task group does one of whose tasks fails at that moment."""
+    """Fail as a task group whose task fails at that moment."""
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
@@ -30,7 +30,7 @@ async def test_an_unrequested_cancellation_is_a_failure() -> None:
 async def test_a_failure_message_with_any_characters_can_be_stored(
     kind: type[Exception],
 ) -> None:
-    """Half an emoji is left where an answer is cut amid one: no database holds it."""
+    """A truncated response may end with half an emoji, which no database can store."""
 
     async def work() -> None:
         raise kind("the ERP says: out of paper \ud83d")

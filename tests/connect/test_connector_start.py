@@ -26,8 +26,8 @@ SHORT_SECONDS = 0.05
 LONG_SECONDS = 60.0
 
 
-class Hanging(ScriptedConnector):
-    """Does not open until it is let go, and counts the tries."""
+class HangingConnector(ScriptedConnector):
+    """Does not open until a test releases it; counts the attempts."""
 
     def __init__(self, instance: str = "desk") -> None:
         super().__init__(instance)
@@ -42,8 +42,8 @@ class Hanging(ScriptedConnector):
         return [Route("POST", "/scan", took)]
 
 
-class Lying(ScriptedConnector):
-    """Waits in a thread, and for it, even when it is cancelled: a share is gone."""
+class UninterruptibleConnector(ScriptedConnector):
+    """Waits for a thread even when it is cancelled, as with a lost network share."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ async def took(_: HttpRequest) -> HttpResponse:
 
 async def test_a_connector_that_hangs_keeps_no_other_waiting(store: Store) -> None:
     hanging, fine = (
-        [Hanging(f"h{number}") for number in range(3)],
+        [HangingConnector(f"h{number}") for number in range(3)],
         ScriptedConnector("fine"),
     )
     fine.routes = [Route("POST", "/scan", took)]
@@ -75,12 +75,12 @@ async def test_a_connector_that_hangs_keeps_no_other_waiting(store: Store) -> No
     routes = await listen_all(hosts, SHORT_SECONDS)
     paths = [route.path for route in routes]
     assert paths == [f"/connect/{name}/scan" for name in ("h0", "h1", "h2", "fine")]
-    told = [host.state()["reason"] for host in hosts]
-    assert told == ["the connector took longer than 0.05 s to open"] * 3 + [None]
+    reasons = [host.state()["reason"] for host in hosts]
+    assert reasons == ["the connector took longer than 0.05 s to open"] * 3 + [None]
 
 
 async def test_all_are_opened_at_the_same_time(store: Store) -> None:
-    one, other = Hanging("one"), Hanging("other")
+    one, other = HangingConnector("one"), HangingConnector("other")
 
     async def open_the_other() -> None:
         await until(lambda: one.tries and other.tries, "both are tried")
@@ -93,32 +93,32 @@ async def test_all_are_opened_at_the_same_time(store: Store) -> None:
 
 
 async def test_a_connector_is_retried_until_it_opens(store: Store) -> None:
-    desk, clock = Hanging(), VirtualClock()
-    host = host_of(desk, store, clock=clock)
+    connector, clock = HangingConnector(), VirtualClock()
+    host = host_of(connector, store, clock=clock)
     await host.listen(SHORT_SECONDS)
     task = asyncio.create_task(host.run())
     await clock.await_sleeper()
-    desk.answers.set()
+    connector.answers.set()
     await clock.advance(1)
     await until(lambda: host.state()["up"], "it works")
     task.cancel()
-    assert desk.tries == 2
+    assert connector.tries == 2
 
 
 async def test_a_hanging_attempt_to_open_is_not_repeated_meanwhile(
     store: Store,
 ) -> None:
-    desk = Lying()
-    host = host_of(desk, store)
+    connector = UninterruptibleConnector()
+    host = host_of(connector, store)
     try:
         await host.listen(SHORT_SECONDS)
         await host.listen(SHORT_SECONDS)
-        assert desk.tries == 1, "another thread waits for the same share"
+        assert connector.tries == 1, "another thread waits for the same share"
         assert host.state()["reason"] == "the connector took longer than 0.05 s to open"
     finally:
-        desk.mounted.set()
+        connector.mounted.set()
     await host.open()
-    assert desk.tries == 2
+    assert connector.tries == 2
     await host.close()
 
 
@@ -140,7 +140,7 @@ async def test_a_connector_that_hangs_in_listen_is_unreachable(
 async def test_closing_ends_a_try_first(store: Store) -> None:
     ended = []
 
-    class Opening(Hanging):
+    class Opening(HangingConnector):
         async def open(self) -> None:
             try:
                 await super().open()
@@ -151,10 +151,10 @@ async def test_closing_ends_a_try_first(store: Store) -> None:
         async def close(self) -> None:
             ended.append("close")
 
-    desk = Opening()
-    host = host_of(desk, store)
+    connector = Opening()
+    host = host_of(connector, store)
     opening = asyncio.create_task(host.open())
-    await until(lambda: desk.tries, "it is under way")
+    await until(lambda: connector.tries, "it is under way")
     opening.cancel()
     await host.close()
     assert ended == ["open", "close"]
@@ -180,17 +180,20 @@ async def test_a_route_that_cannot_be_served_keeps_its_connector_away(
     hosts = [host_of(each, store) for each in (odd, fine)]
     routes = await listen_all(hosts, LONG_SECONDS)
     assert [route.path for route in routes] == ["/connect/fine/scan"]
-    told = str(hosts[0].state()["reason"])
-    assert f"the route {wanted[0].method} {wanted[0].path} cannot be served" in told
-    assert reason in told
+    reason_shown = str(hosts[0].state()["reason"])
+    assert (
+        f"the route {wanted[0].method} {wanted[0].path} cannot be served"
+        in reason_shown
+    )
+    assert reason in reason_shown
     public_http.build(routes, 1_000, RequestLimits(10, 32, 1 << 20))
 
 
 async def test_a_pattern_of_paths_can_be_served(store: Store) -> None:
-    desk = ScriptedConnector()
-    desk.routes = [
+    connector = ScriptedConnector()
+    connector.routes = [
         Route("POST", "/{device}/scan", took),
         Route("GET", "/{device}/scan", took),
     ]
-    routes = await listen_all([host_of(desk, store)], LONG_SECONDS)
+    routes = await listen_all([host_of(connector, store)], LONG_SECONDS)
     assert len(routes) == 2

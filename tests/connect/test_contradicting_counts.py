@@ -22,7 +22,7 @@ MORNING, NOON = payloads.instant(0), payloads.instant(600)
 
 
 class Lists:
-    """Hands in levels as connectors do, each with a key of its own."""
+    """Submits stock counts as connectors do, each with its own key."""
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
         self._host = host_of(

@@ -46,10 +46,10 @@ def order(at: int, id_: str = "ord_9", number: int = 9) -> bytes:
     return envelope(topic, found)
 
 
-async def begun(
+async def worker_with_order(
     store: Store, clock: VirtualClock, books: PushOnly, tracer: Tracer | None = None
 ) -> DeliveryWorker:
-    """Return a sink that has an order to send."""
+    """Return a delivery worker with an order to deliver."""
     sink = delivery_worker(books, store, clock, topics=ORDERS, tracer=tracer)
     await sink.subscribe()
     await append_and_fold(store, order(300))
@@ -64,7 +64,7 @@ async def test_a_delivery_that_was_not_sent_is_sent_again_later(
     store: Store, clock: VirtualClock
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [NotSent("it is closed", 30.0)]
     await deliver_all(sink)
     assert deliveries_of(store)[-1] == (*PLACED, "planned")
@@ -81,7 +81,7 @@ async def test_a_delivery_does_not_wait_for_a_clock_that_was_set_back(
 ) -> None:
     books = WithLookup()
     books.outcomes += [NotSent("it is closed", 30.0)]
-    await deliver_all(await begun(store, clock, books))
+    await deliver_all(await worker_with_order(store, clock, books))
     clock.set_back(3600)
     restarted = delivery_worker(books, store, clock, topics=ORDERS)
     await restarted.subscribe()
@@ -106,7 +106,7 @@ async def test_an_absurd_retry_time_is_bounded(
     store: Store, clock: VirtualClock, wanted: float
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [NotSent("later", wanted)]
     await deliver_all(sink)
     await clock.advance(3600)
@@ -121,7 +121,7 @@ async def test_an_unclassified_failure_is_looked_up_before_the_next_attempt(
     store: Store, clock: VirtualClock, said: Any
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [said]
     books.lookup_outcomes += [Absent()]
     await deliver_all(sink)
@@ -136,7 +136,7 @@ async def test_a_change_that_is_found_is_not_sent_again(
     store: Store, clock: VirtualClock
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [Uncertain("no answer")]
     books.lookup_outcomes += [Unknown("not yet"), Found("r7")]
     await deliver_all(sink)
@@ -151,7 +151,7 @@ async def test_an_uncertain_delivery_waits_for_a_system_that_is_away_for_long(
     store: Store, clock: VirtualClock
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [Uncertain("no answer")]
     books.lookup_outcomes += [CheckFailed("it cannot be reached")] * 20 + [Found("r7")]
     while len(books.lookups) < 21:
@@ -165,7 +165,7 @@ async def test_an_undecidable_delivery_is_parked_with_all_that_follow(
     store: Store, clock: VirtualClock
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [Uncertain("no answer")]
     for _ in range(3):
         await deliver_all(sink)
@@ -184,7 +184,7 @@ async def test_a_system_without_lookup_is_not_looked_up(
     store: Store, clock: VirtualClock
 ) -> None:
     books = PushOnly()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [Uncertain("no answer")]
     await deliver_all(sink)
     assert deliveries_of(store)[-1] == (*PLACED, "parked")
@@ -197,7 +197,7 @@ async def test_a_receiver_that_takes_an_id_once_is_sent_to_until_it_answers(
     store: Store, clock: VirtualClock
 ) -> None:
     receiver = Deduplicating()
-    sink = await begun(store, clock, receiver)
+    sink = await worker_with_order(store, clock, receiver)
     receiver.outcomes += [
         Uncertain("no answer"),
         ValueError("a bug"),
@@ -216,7 +216,7 @@ async def test_a_receiver_that_never_answers_is_sent_to_less_and_less(
     store: Store, clock: VirtualClock
 ) -> None:
     receiver = Deduplicating()
-    sink = await begun(store, clock, receiver)
+    sink = await worker_with_order(store, clock, receiver)
     receiver.outcomes += [Uncertain("no answer")] * 100
     for _ in range(600):
         await deliver_all(sink)
@@ -230,7 +230,7 @@ async def test_a_change_that_fails_each_time_is_sent_less_and_less(
     store: Store, clock: VirtualClock
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [Uncertain("answered 500")] * 100
     books.lookup_outcomes += [Absent()] * 100
     for _ in range(600):
@@ -250,7 +250,7 @@ async def test_a_change_that_fails_by_itself_holds_up_no_other(
             return await super().push(change)
 
     choosy = Choosy()
-    sink = await begun(store, clock, choosy)
+    sink = await worker_with_order(store, clock, choosy)
     for number in range(20):
         await append_and_fold(store, order(300, f"ord_{100 + number}", 100 + number))
         await deliver_all(sink)
@@ -260,14 +260,14 @@ async def test_a_change_that_fails_by_itself_holds_up_no_other(
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Raised as if the process was killed."""
 
 
 async def test_a_kill_amid_a_change_that_is_taken_once_sends_it_again(
     store: Store, clock: VirtualClock
 ) -> None:
     receiver = Deduplicating()
-    sink = await begun(store, clock, receiver)
+    sink = await worker_with_order(store, clock, receiver)
     receiver.outcomes += [Killed()]
     with pytest.raises(Killed):
         await deliver_all(sink)
@@ -283,7 +283,7 @@ async def test_a_kill_amid_a_push_leaves_it_uncertain(
     store: Store, clock: VirtualClock
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [Killed()]
     with pytest.raises(Killed):
         await deliver_all(sink)
@@ -301,7 +301,7 @@ async def test_a_refusal_is_kept_with_its_reason(
     store: Store, clock: VirtualClock, lines: list[str]
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [Rejected("no such customer")]
     await deliver_all(sink)
     assert deliveries_of(store)[-1] == (*PLACED, "rejected")
@@ -322,7 +322,7 @@ async def test_changes_of_an_order_wait_while_a_command_of_it_is_uncertain(
     store: Store, clock: VirtualClock
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     insert_command(store.place, "c1", "fulfill", "ord_9", "sending", instance="books")
     await deliver_all(sink)
     assert books.changes == []
@@ -335,7 +335,7 @@ async def test_an_operator_decides_a_parked_delivery(
     store: Store, clock: VirtualClock
 ) -> None:
     books = PushOnly()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [Uncertain("no answer")]
     await deliver_all(sink)
     seq = value_of(store.place, "deliveries", "seq", state="parked")
@@ -361,7 +361,7 @@ async def test_a_decision_during_a_lookup_stays(
             return Unknown("cannot tell")
 
     books = Slow()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [Uncertain("no answer")]
     await deliver_all(sink)
     assert deliveries_of(store)[-1] == (*PLACED, "parked")
@@ -375,7 +375,7 @@ async def test_a_delivery_that_cannot_be_looked_up_lets_others_pass(
             raise ValueError("a strange answer")
 
     books = Strange()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [Uncertain("no answer")]
     await deliver_all(sink)
     await append_and_fold(store, order(300, "ord_8", 8))

@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 
 from backhaul.errors import Busy
 from backhaul_sdk import Applied, CheckFailed, NotSent
-from connect.test_delivery_worker import ORDERS, PLACED, begun, order
+from connect.test_delivery_worker import ORDERS, PLACED, order, worker_with_order
 from scenes.databases import append_and_fold
 from scenes.notifications import (
     Deduplicating,
@@ -34,7 +34,7 @@ async def test_a_claimed_delivery_goes_out_if_its_trace_cannot_be_read(
     monkeypatch.setattr(store.deliveries, "traceparent_of", refuse)
     books = WithLookup()
     with traced() as (tracer, _):
-        await deliver_all(await begun(store, clock, books, tracer))
+        await deliver_all(await worker_with_order(store, clock, books, tracer))
     assert refuse.called
     assert books.received() == [PLACED]
 
@@ -43,7 +43,7 @@ async def test_fifty_short_outages_are_logged_as_one(
     store: Store, clock: VirtualClock, lines: list[str]
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     for number in range(50):
         books.outcomes += [NotSent("nobody answers", 0.0), Applied()]
         await append_and_fold(store, order(400 + number))
@@ -52,8 +52,8 @@ async def test_fifty_short_outages_are_logged_as_one(
         await deliver_all(sink)
     await clock.advance(10)
     sink.health.log_recovery()
-    told = [line.split()[0] for line in lines if line.startswith("connector.")]
-    assert told == ["connector.down", "connector.up"]
+    actions = [line.split()[0] for line in lines if line.startswith("connector.")]
+    assert actions == ["connector.down", "connector.up"]
 
 
 async def test_a_connector_that_opens_is_up_without_anything_to_send(
@@ -82,7 +82,7 @@ async def test_an_open_connector_that_refuses_stays_down(
     store: Store, clock: VirtualClock
 ) -> None:
     books = WithLookup()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     books.outcomes += [NotSent("it is closed", 30.0)]
     await deliver_all(sink)
     await clock.advance(29)
@@ -102,7 +102,7 @@ async def test_the_worker_ends_after_the_delivery_under_way_is_recorded(
             return await super().push(change)
 
     books = Slow()
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     task = asyncio.create_task(sink.run())
     await books.reached.wait()
     sink.stop()
@@ -112,7 +112,7 @@ async def test_the_worker_ends_after_the_delivery_under_way_is_recorded(
 
 
 class Unprintable:
-    """A reason that cannot be printed."""
+    """A reason whose text cannot be created."""
 
     def __str__(self) -> str:
         raise ZeroDivisionError("unprintable")
@@ -121,10 +121,10 @@ class Unprintable:
 async def test_an_unforeseen_answer_does_not_end_the_worker(
     store: Store, clock: VirtualClock, lines: list[str]
 ) -> None:
-    """The daemon would end with it, at each start."""
+    """Otherwise the daemon would end at each start."""
     books = Deduplicating()
     books.outcomes += [NotSent(Unprintable())] * 3  # type: ignore[arg-type]
-    sink = await begun(store, clock, books)
+    sink = await worker_with_order(store, clock, books)
     run = asyncio.create_task(sink.run())
     for tries in range(1, 5):
         await until(lambda n=tries: len(books.received_ids) == n, "it is sent again")  # type: ignore[misc]

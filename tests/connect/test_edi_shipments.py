@@ -13,7 +13,7 @@ LINE = shirt("1:PCE", "LS-XL")
 
 
 def advice(*lines: list[str], document: str = "LS-1", reference: str = "1") -> str:
-    """Return an interchange with the despatch of order 2001."""
+    """Return an EDI interchange with the despatch advice of order 2001."""
     message = despatch(*lines, order="2001", document=document)
     return edifact(message, reference=reference).decode()
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 KEPT = Bad(key="file:1", raw="b.csv", reason="it equals a.csv", can_apply=True)
 
 
-class KeepingDesk(ScriptedConnector):
-    """A desk that keeps a file; `fails` times it cannot apply it."""
+class FileKeeper(ScriptedConnector):
+    """A connector that keeps a file; it fails to apply it `fails` times."""
 
     fails = 0
 
@@ -40,31 +40,31 @@ class KeepingDesk(ScriptedConnector):
             raise OSError("the share is away")
 
 
-async def held(store: Store) -> KeepingDesk:
-    desk = KeepingDesk()
-    desk.waiting.append(Batch(records=[KEPT], cursor="1"))
-    await host_of(desk, store).once()
+async def held(store: Store) -> FileKeeper:
+    connector = FileKeeper()
+    connector.waiting.append(Batch(records=[KEPT], cursor="1"))
+    await host_of(connector, store).once()
     assert rows_of(store.place, "quarantine", "state", "reason") == [
         ("open", "it equals a.csv")
     ]
-    return desk
+    return connector
 
 
 async def test_a_change_that_an_operator_retries_is_applied_by_its_connector(
     store: Store,
 ) -> None:
-    desk = await held(store)
-    await host_of(desk, store).once()
-    assert desk.applied == []
+    connector = await held(store)
+    await host_of(connector, store).once()
+    assert connector.applied == []
     assert await store.quarantine.retry(1, None, "ann", "two days") == "approved"
-    for _ in range(3):  # each as after a restart
-        await host_of(desk, store).once()
-    assert desk.applied == [("file:1", "1")]
+    for _ in range(3):  # each one as after a restart
+        await host_of(connector, store).once()
+    assert connector.applied == [("file:1", "1")]
     assert rows_of(store.place, "records", "key", "state") == [
         ("file:1", "accepted"),
         ("k1", "accepted"),
     ]
-    assert desk.cursors[-1] == "2"
+    assert connector.cursors[-1] == "2"
     audit = rows_of(store.place, "audit", "who", "action")
     assert audit == [("ann", "quarantine retry")]
 
@@ -72,29 +72,29 @@ async def test_a_change_that_an_operator_retries_is_applied_by_its_connector(
 async def test_a_change_is_applied_until_it_succeeds_and_its_records_count_once(
     store: Store,
 ) -> None:
-    desk = await held(store)
-    desk.fails = 2
+    connector = await held(store)
+    connector.fails = 2
     await store.quarantine.retry(1, None, "ann", "two days")
     for _ in range(2):
         with pytest.raises(BackhaulError, match="the share is away"):
-            await host_of(desk, store).once()
-    await host_of(desk, store).once()
-    await host_of(desk, store).once()
-    assert len(desk.applied) == 3
+            await host_of(connector, store).once()
+    await host_of(connector, store).once()
+    await host_of(connector, store).once()
+    assert len(connector.applied) == 3
     assert count(store.place, "commands") == 1
 
 
 async def test_a_discarded_change_is_not_applied_and_may_be_retried(
     store: Store,
 ) -> None:
-    desk = await held(store)
+    connector = await held(store)
     await store.quarantine.drop(1, "ann", "a copy")
-    desk.waiting.append(Batch(records=[KEPT], cursor="1"))  # dropped again
-    await host_of(desk, store).once()
-    assert desk.applied == []
+    connector.waiting.append(Batch(records=[KEPT], cursor="1"))  # discarded again
+    await host_of(connector, store).once()
+    assert connector.applied == []
     await store.quarantine.retry(1, None, "ann", "it was no copy")
-    await host_of(desk, store).once()
-    assert len(desk.applied) == 1
+    await host_of(connector, store).once()
+    assert len(connector.applied) == 1
 
 
 async def test_a_held_change_has_no_fields_to_edit(store: Store) -> None:

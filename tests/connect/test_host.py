@@ -53,25 +53,25 @@ async def running(*hosts: Host) -> AsyncIterator[None]:
 
 
 async def test_a_record_becomes_a_command_once(store: Store) -> None:
-    desk, planned = ScriptedConnector(), list[str]()
-    desk.waiting += [
+    connector, planned = ScriptedConnector(), list[str]()
+    connector.waiting += [
         Batch(records=[fulfillment_record(), fulfillment_record()], cursor="1")
     ] * 2
-    async with running(host_of(desk, store, planned=planned)):
-        await until(lambda: len(desk.cursors) > 1, "a second round")
+    async with running(host_of(connector, store, planned=planned)):
+        await until(lambda: len(connector.cursors) > 1, "a second round")
     assert rows_of(store.place, "records", "key", "state") == [("k1", "accepted")]
     assert rows_of(store.place, "commands", "kind", "target", "state") == [
         ("fulfill", "ord_1", "planned")
     ]
     assert planned
-    assert desk.cursors[:2] == [None, "1"]
+    assert connector.cursors[:2] == [None, "1"]
 
 
 async def test_the_matcher_is_notified_of_a_record_that_waits(store: Store) -> None:
-    desk, planned = ScriptedConnector(), list[str]()
-    desk.waiting += [Batch(records=[fulfillment_record(order="9999")], cursor="1")]
-    async with running(host_of(desk, store, planned=planned)):
-        await until(lambda: len(desk.cursors) > 1, "a second round")
+    connector, planned = ScriptedConnector(), list[str]()
+    connector.waiting += [Batch(records=[fulfillment_record(order="9999")], cursor="1")]
+    async with running(host_of(connector, store, planned=planned)):
+        await until(lambda: len(connector.cursors) > 1, "a second round")
     assert rows_of(store.place, "records", "key", "state") == [("k1", "waiting")]
     assert planned
 
@@ -85,7 +85,9 @@ async def test_a_crashing_connector_is_logged_once_and_comes_back(
     good.waiting.append(
         Batch(records=[fulfillment_record("fine", "1002")], cursor=None)
     )
-    hosts = [host_of(desk, store, clock=RunningClock()) for desk in (bad, good)]
+    hosts = [
+        host_of(connector, store, clock=RunningClock()) for connector in (bad, good)
+    ]
     async with running(*hosts):
         await until(lambda: count(store.place, "commands") == 2, "both commands")
         await until(lambda: len(about_connectors(lines)) == 2, "it is up again")
@@ -110,7 +112,7 @@ async def test_whatever_a_pull_raises_ends_its_round_only(
     host = host_of(Wild(), store)
     async with running(host):
         await until(lambda: count(store.place, "commands") == 1, "the command")
-        # Another reader sees the commit before the round that made it has ended.
+        # another reader sees the commit before the writer's round ends
         await until(lambda: host.state()["up"], "the round's end")
 
 
@@ -153,14 +155,14 @@ async def test_a_connector_that_failed_to_open_is_left_alone_first(
             self.tries += 1
             raise CheckFailed("/mnt/share is not there: mount it")
 
-    desk, clock = Unmounted(), VirtualClock()
-    host = host_of(desk, store, clock=clock)
+    connector, clock = Unmounted(), VirtualClock()
+    host = host_of(connector, store, clock=clock)
     await host.listen(60)
     async with running(host):
         await clock.await_sleeper()
-        assert desk.tries == 1, "it is tried again without a rest"
+        assert connector.tries == 1, "it is tried again without a rest"
         await clock.advance(1)
-        await until(lambda: desk.tries > 1, "it is tried again")
+        await until(lambda: connector.tries > 1, "it is tried again")
 
 
 async def test_a_connector_that_cannot_be_opened_is_down_until_it_can(
@@ -179,16 +181,16 @@ async def test_a_connector_that_cannot_be_opened_is_down_until_it_can(
     async def answer(_: HttpRequest) -> HttpResponse:
         return HttpResponse(200, {})
 
-    desk, clock = Unmounted(), VirtualClock()
-    desk.waiting.append(Batch(records=[fulfillment_record()], cursor=None))
-    host = host_of(desk, store, clock=clock)
+    connector, clock = Unmounted(), VirtualClock()
+    connector.waiting.append(Batch(records=[fulfillment_record()], cursor=None))
+    host = host_of(connector, store, clock=clock)
     (route,) = await host.listen(60)
     asked = HttpRequest("POST", "/scan", {}, b"")
     with pytest.raises(Busy, match="/mnt/share is not there"):
         await route.handler(asked)
     async with running(host):
         await clock.await_sleeper()
-        desk.mounted = True
+        connector.mounted = True
         await clock.advance(10)
         await until(lambda: host.state()["up"], "it is up")
         await clock.await_sleeper()
@@ -200,9 +202,9 @@ async def test_a_connector_that_cannot_be_opened_is_down_until_it_can(
 
 
 async def test_the_state_says_why_a_connector_is_down(store: Store) -> None:
-    desk = ScriptedConnector()
-    desk.waiting.append(ValueError("no such share"))
-    host = host_of(desk, store, clock=VirtualClock())
+    connector = ScriptedConnector()
+    connector.waiting.append(ValueError("no such share"))
+    host = host_of(connector, store, clock=VirtualClock())
     async with running(host):
         await until(lambda: not host.state()["up"], "it is down")
     assert host.state() == {
@@ -237,25 +239,25 @@ async def test_a_batch_is_acknowledged_after_its_commit_only(
 
     seen: list[int] = []
     batch = Batch(records=[fulfillment_record()], cursor="1", ack=ack)
-    clock, desk = VirtualClock(), Hindered()
-    host = host_of(desk, store, clock=clock)
+    clock, connector = VirtualClock(), Hindered()
+    host = host_of(connector, store, clock=clock)
     async with running(host):
         await until(lambda: not host.state()["up"], "the commit failed")
         assert seen == []
         await clock.await_sleeper()
         await clock.advance(10)
         await until(lambda: seen, "the acknowledgement")
-    # It may be asked again before it is looked at here.
+    # it may be called again before this check
     assert set(seen) == {1}
-    assert desk.cursors[:2] == [None, None]
-    assert {*desk.cursors[2:]} <= {"1"}
+    assert connector.cursors[:2] == [None, None]
+    assert {*connector.cursors[2:]} <= {"1"}
 
 
 async def test_a_kill_between_commit_and_ack_loses_and_doubles_nothing(
     store: Store,
 ) -> None:
     class Killed(BaseException):
-        """The process is gone."""
+        """Raised as if the process was killed."""
 
     async def die() -> None:
         raise Killed
@@ -288,15 +290,15 @@ async def test_a_kill_between_commit_and_ack_loses_and_doubles_nothing(
 
 
 async def test_bad_rows_are_shown_to_their_connector_once(store: Store) -> None:
-    desk, other = ScriptedConnector("courier"), ScriptedConnector("other")
+    connector, other = ScriptedConnector("courier"), ScriptedConnector("other")
     bad = Bad(key="k9", raw="x;y", reason="no order number", locator="a.csv:3")
-    desk.waiting.append(Batch(records=[bad, fulfillment_record()], cursor=None))
-    async with running(host_of(desk, store), host_of(other, store)):
-        await until(lambda: desk.reported, "the report")
-        rounds = len(desk.cursors)
-        await until(lambda: len(desk.cursors) > rounds + 1, "another round")
-    (told,) = desk.reported
-    assert (told.key, told.raw, told.reason, told.locator) == (
+    connector.waiting.append(Batch(records=[bad, fulfillment_record()], cursor=None))
+    async with running(host_of(connector, store), host_of(other, store)):
+        await until(lambda: connector.reported, "the report")
+        rounds = len(connector.cursors)
+        await until(lambda: len(connector.cursors) > rounds + 1, "another round")
+    (rejection,) = connector.reported
+    assert (rejection.key, rejection.raw, rejection.reason, rejection.locator) == (
         *("k9", "x;y", "no order number", "a.csv:3"),
     )
     assert other.reported == []
@@ -307,21 +309,21 @@ async def test_a_report_that_failed_is_made_again(database: Place) -> None:
     bad = Bad(key="k9", raw="x;y", reason="no order number")
     path = database
     async with started_store(path) as store:
-        desk = ScriptedConnector()
-        desk.report_fails = OSError("disk full")
-        desk.waiting.append(Batch(records=[bad], cursor=None))
-        host = host_of(desk, store, clock=VirtualClock())
+        connector = ScriptedConnector()
+        connector.report_fails = OSError("disk full")
+        connector.waiting.append(Batch(records=[bad], cursor=None))
+        host = host_of(connector, store, clock=VirtualClock())
         async with running(host):
             await until(lambda: not host.state()["up"], "it is down")
     async with started_store(path) as store:
-        desk = ScriptedConnector()
-        async with running(host_of(desk, store)):
-            await until(lambda: desk.reported, "the report")
+        connector = ScriptedConnector()
+        async with running(host_of(connector, store)):
+            await until(lambda: connector.reported, "the report")
             await until(
                 lambda: values_of(path, "quarantine", "reported") == [1],
                 "it is remembered",
             )
-    assert [told.key for told in desk.reported] == ["k9"]
+    assert [rejection.key for rejection in connector.reported] == ["k9"]
 
 
 async def test_many_bad_rows_are_reported_some_at_a_time(store: Store) -> None:
@@ -329,21 +331,21 @@ async def test_many_bad_rows_are_reported_some_at_a_time(store: Store) -> None:
 
     class Counting(ScriptedConnector):
         async def report(self, rejections: Sequence[Rejection]) -> None:
-            pages.append([told.key for told in rejections])
+            pages.append([rejection.key for rejection in rejections])
 
     keys = [f"{number:05}" for number in range(2 * REPORTED_AT_ONCE)]
     many = [Bad(key=key, raw="x;y", reason="no order number") for key in keys]
-    desk = Counting()
-    desk.waiting.append(Batch(records=many, cursor=None))
-    await host_of(desk, store).once()
+    connector = Counting()
+    connector.waiting.append(Batch(records=many, cursor=None))
+    await host_of(connector, store).once()
     assert pages == [keys[:REPORTED_AT_ONCE], keys[REPORTED_AT_ONCE:]]
 
 
 async def test_a_receipt_is_given_after_the_commit(store: Store) -> None:
-    desk = ScriptedConnector()
-    host = host_of(desk, store)
+    connector = ScriptedConnector()
+    host = host_of(connector, store)
     await host.listen(60)
-    assert desk.emit is not None
+    assert connector.emit is not None
     cases: list[tuple[Record | Bad, str, str]] = [
         (fulfillment_record(), "accepted", "on its way to the store"),
         (fulfillment_record(), "duplicate", "known already"),
@@ -356,7 +358,7 @@ async def test_a_receipt_is_given_after_the_commit(store: Store) -> None:
         (Bad(key="k3", raw="", reason="no order"), "quarantined", "no order"),
     ]
     for number, (record, state, what) in enumerate(cases):
-        receipt = await desk.emit(record)
+        receipt = await connector.emit(record)
         assert (receipt.state, receipt.what) == (state, what)
         assert count(store.place, "records") == max(1, number)
 
@@ -399,17 +401,17 @@ async def test_after_a_restore_a_connector_reads_its_stock_counts_again(
             return f"stock from the beginning, else {cursor}"
 
     asked: list[str | None] = []
-    clock, desk = TestClock(), Lists("erp")
+    clock, connector = TestClock(), Lists("erp")
     async with started_store(database, clock) as store:
-        host = host_of(desk, store)
-        desk.waiting.append(Batch(records=[], cursor="7"))
+        host = host_of(connector, store)
+        connector.waiting.append(Batch(records=[], cursor="7"))
         await host.once()
         await host.once()
         await hold(store, clock.advance)
         for _ in range(2):
             await host.once()
     again = "stock from the beginning, else 7"
-    assert desk.cursors == [None, "7", again, again]
+    assert connector.cursors == [None, "7", again, again]
     assert asked == ["7"]
 
 
@@ -419,9 +421,9 @@ def put_name(documents: Documents, *, name: str) -> None:
 
 async def test_a_connection_keeps_documents_of_its_own(store: Store) -> None:
     first, second = ScriptedConnector("first"), ScriptedConnector("second")
-    for desk in (first, second):
-        host_of(desk, store)
-        await desk.documents.transact(partial(put_name, name=desk.instance))
+    for connector in (first, second):
+        host_of(connector, store)
+        await connector.documents.transact(partial(put_name, name=connector.instance))
     again = ScriptedConnector("first")
     host_of(again, store)
     kept = await again.documents.transact(lambda each: each.list(""))
@@ -432,10 +434,12 @@ async def test_a_connection_keeps_documents_of_its_own(store: Store) -> None:
 async def test_a_work_finds_names_only_in_a_complete_mirror(
     store: Store, held: bool
 ) -> None:
-    desk = ScriptedConnector()
-    host_of(desk, store, held=held)
-    found = await desk.documents.transact(lambda each: each.find_in_store(["1001"]))
-    assert found == await desk.find_in_store(["1001"])
+    connector = ScriptedConnector()
+    host_of(connector, store, held=held)
+    found = await connector.documents.transact(
+        lambda each: each.find_in_store(["1001"])
+    )
+    assert found == await connector.find_in_store(["1001"])
     assert (found is None) == held
 
 
@@ -445,8 +449,8 @@ async def test_a_flood_of_works_delays_no_other_write(store: Store) -> None:
         ScriptedConnector("other"),
         list[int](),
     )
-    for desk in (flooding, other):
-        host_of(desk, store)
+    for connector in (flooding, other):
+        host_of(connector, store)
 
     def work(_: Documents, *, number: int) -> None:
         ran.append(number)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Intake:
-    """Serves routes that are added before the first request."""
+    """Serves routes that a test adds before the first request."""
 
     def __init__(self) -> None:
         self.wanted: list[Route] = []

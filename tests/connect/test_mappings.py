@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 READ_AS = "SKU LAMP-2 was read as LAMP-02 by a mapping"
 MAPPED = NameMapping(MappingKind.SKU, "LAMP-2", "LAMP-02")
-"""What the back office calls an article, and the store's SKU of it."""
+"""Maps the back office's SKU of an article to the store's SKU."""
 
 
 async def sell(store: Store, *skus: str) -> None:
@@ -98,7 +98,7 @@ async def test_a_count_and_a_shipment_are_read_by_a_mapping(store: Store) -> Non
 
 
 async def test_the_sku_of_an_order_goes_before_a_mapping(store: Store) -> None:
-    """The article was renamed since: the order's line still has its old SKU."""
+    """The article was renamed; the order's line still has the old SKU."""
     await sell(store, "LAMP-02")
     items = [
         payloads.item("li_old", sku="LAMP-2", variantId="v_gone"),
@@ -128,7 +128,7 @@ async def test_a_record_that_waits_is_matched_once_the_mapping_is_there(
 
 
 async def test_a_mapping_changes_no_key_and_no_content(store: Store) -> None:
-    """The same row comes again, before, with and after a mapping: it is one record."""
+    """The same row before, with and after a mapping is one record."""
     await sell(store, "LAMP-02")
     host = host_of(ScriptedConnector(), store)
     states = [(await host.emit(adjustment())).state]
@@ -175,7 +175,7 @@ async def test_a_mapping_to_a_sku_that_the_store_lacks_says_so(store: Store) -> 
 async def test_a_parcel_of_two_sources_is_held_without_the_mapping_too(
     keeps: bool, folder: Folder
 ) -> None:
-    """The scanner's name was read by a mapping; then the manifest has the store's."""
+    """The scanner's SKU was mapped; then the manifest has the store's SKU."""
     store = folder.store
     await add(store, NameMapping(MappingKind.SKU, "BOX", "LS-XL"))
     variants = [payloads.variant("v_LS-XL", sku="LS-XL")]
@@ -200,7 +200,7 @@ async def test_a_full_list_sets_a_mapped_article_to_no_zero(
 ) -> None:
     await sell(store, "LAMP-02")
     await add(store)
-    host = host_of(desk := ScriptedConnector(), store)
+    host = host_of(connector := ScriptedConnector(), store)
     for number in (1, 2):
         at = payloads.instant(number)
         row = StockLevel(
@@ -212,7 +212,7 @@ async def test_a_full_list_sets_a_mapped_article_to_no_zero(
             full_list=True,
         )
         end = FullList(key=f"end {number}", listed_at=at, rows=1, absent_limit=1.0)
-        desk.waiting.append(Batch(records=[row, end], cursor=str(number)))
+        connector.waiting.append(Batch(records=[row, end], cursor=str(number)))
         await host.once()
         if not keeps:
             await remove(store)

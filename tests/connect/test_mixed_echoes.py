@@ -93,15 +93,15 @@ def updated(at: int, **members: Any) -> bytes:
     return envelope("orders/updated", order)
 
 
-async def heard(
+async def deliveries(
     store: Store,
     clock: VirtualClock,
     commands: list[tuple[str, ...]],
     shown: dict[str, Any],
 ) -> dict[str, list[str]]:
-    """Return what two instances are told once an event shows all that at once."""
-    told = {name: WithLookup(name) for name in ("own", "other")}
-    sinks = [delivery_worker(books, store, clock) for books in told.values()]
+    """Return the deliveries to two connections after one event with all changes."""
+    offices = {name: WithLookup(name) for name in ("own", "other")}
+    sinks = [delivery_worker(books, store, clock) for books in offices.values()]
     for sink in sinks:
         await sink.subscribe()
     await append_and_fold(store, updated(300))
@@ -115,7 +115,7 @@ async def heard(
         await deliver_all(sink)
     return {
         name: [topic for topic, _ in books.received() if topic != "order.placed"]
-        for name, books in told.items()
+        for name, books in offices.items()
     }
 
 
@@ -124,22 +124,22 @@ async def test_only_our_own_effect_alone_is_withheld(
     name: str, store: Store, clock: VirtualClock
 ) -> None:
     commands, shown, expected = MIXES[name]
-    told = await heard(store, clock, commands, shown)
-    assert told["own"] == expected
-    assert told["other"] == (GONE if "cancellation" in shown else UPDATED)
+    offices = await deliveries(store, clock, commands, shown)
+    assert offices["own"] == expected
+    assert offices["other"] == (GONE if "cancellation" in shown else UPDATED)
 
 
 async def test_the_echo_is_known_whatever_came_with_it(
     store: Store, clock: VirtualClock
 ) -> None:
-    await heard(store, clock, *MIXES["its parcel and a payment"][:2])
+    await deliveries(store, clock, *MIXES["its parcel and a payment"][:2])
     assert rows_of(store.place, "echoes", "effect", "command_id") == [("shp_1", "c0")]
 
 
 async def test_two_parcels_before_the_answer_are_delivered(
     store: Store, clock: VirtualClock
 ) -> None:
-    """The answer names one of them; the other is a stranger's."""
+    """The response names one of them; the other one is foreign."""
     books = WithLookup("own")
     sink = delivery_worker(books, store, clock)
     await sink.subscribe()
@@ -166,10 +166,10 @@ STOCKS: dict[str, tuple[dict[str, Any], list[int]]] = {
 async def test_a_sale_that_only_our_own_adjustment_shows_is_delivered(
     name: str, store: Store, clock: VirtualClock
 ) -> None:
-    """The news of the sale is lost, or comes too late to change anything."""
+    """The webhook of the sale is lost, or arrives too late."""
     step, expected = STOCKS[name]
-    told = {instance: WithLookup(instance) for instance in ("own", "other")}
-    sinks = [delivery_worker(books, store, clock) for books in told.values()]
+    offices = {instance: WithLookup(instance) for instance in ("own", "other")}
+    sinks = [delivery_worker(books, store, clock) for books in offices.values()]
     for sink in sinks:
         await sink.subscribe()
 
@@ -189,7 +189,7 @@ async def test_a_sale_that_only_our_own_adjustment_shows_is_delivered(
     await moves(301, stock=9, adjustment=-1, adjustment_id="adj_2", orderId="ord_1")
     stocks = {
         instance: [change.document["stock"] for change in books.changes]
-        for instance, books in told.items()
+        for instance, books in offices.items()
     }
     assert stocks == {"own": [10, *expected], "other": [10, step["stock"]]}
     assert value_of(store.place, "echoes", "effect") == "adj_1"

@@ -34,7 +34,7 @@ def nfc(text: str) -> str:
 
 
 async def level_of(store: Store, clock: VirtualClock, sku: str) -> str:
-    """Hand in a level of the article; return its state and what it was matched to."""
+    """Submit a stock count of the article; return its state and its match."""
     level = StockLevel(key=f"k{sku}", sku=sku, quantity=7, as_of=payloads.instant(0))
     receipt = await host_of(ScriptedConnector("desk"), store, clock=clock).emit(level)
     if receipt.state != "accepted":
@@ -109,8 +109,8 @@ async def test_skus_that_only_look_alike_are_named(
     store: Store, clock: VirtualClock, named: str, sold: str, said: str
 ) -> None:
     await sells(store, "OTHER", sold)
-    told = await level_of(store, clock, named)
-    assert f"SKU {named!r} is not known; the store's SKU {said}." in told
+    matched = await level_of(store, clock, named)
+    assert f"SKU {named!r} is not known; the store's SKU {said}." in matched
 
 
 async def test_the_exact_article_goes_before_what_looks_the_same(
@@ -153,8 +153,8 @@ async def test_a_name_between_two_spellings_is_quarantined(
     store: Store, clock: VirtualClock, named: str, sold: tuple[str, str]
 ) -> None:
     await sells(store, *sold)
-    told = await level_of(store, clock, named)
-    assert "could be any of the variants v" in told
+    matched = await level_of(store, clock, named)
+    assert "could be any of the variants v" in matched
 
 
 async def test_a_sku_that_no_variant_has_any_more_is_not_named(
@@ -180,7 +180,7 @@ async def test_an_order_line_that_looks_the_same_is_found(
 
 
 async def shipped(store: Store, clock: VirtualClock, sku: str) -> str:
-    """Ship one unit of order 1001; return its line, or why not."""
+    """Ship one unit of order 1001; return its line, or the reason for none."""
     record = Fulfillment(key=sku, order="1001", lines=(Line(sku=sku, quantity=1),))
     receipt = await host_of(ScriptedConnector("desk"), store, clock=clock).emit(record)
     if receipt.state != "accepted":

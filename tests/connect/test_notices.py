@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 NOTICE = "a.xyz is not read: no pattern takes its name"
 
 
-class TellingDesk(ScriptedConnector):
-    """A desk that has something to say."""
+class NoticingConnector(ScriptedConnector):
+    """A connector with a notice."""
 
     said: Sequence[object] = ()
     found: Sequence[str] = ()
@@ -50,17 +50,17 @@ def logged(lines: list[str], action: str) -> list[str]:
 async def test_a_notice_is_logged_once_and_shown_while_it_holds(
     store: Store, lines: list[str]
 ) -> None:
-    desk = TellingDesk()
-    host = host_of(desk, store)
-    desk.said = [NOTICE]
+    connector = NoticingConnector()
+    host = host_of(connector, store)
+    connector.said = [NOTICE]
     for _ in range(3):
         await host.once()
     assert host.state()["notices"] == [NOTICE]
     assert len(logged(lines, "connector.notice ")) == 1
-    desk.said = ()
+    connector.said = ()
     await host.once()
     assert host.state()["notices"] == []
-    desk.said = [NOTICE]
+    connector.said = [NOTICE]
     await host.once()
     assert len(logged(lines, "connector.notice ")) == 2
 
@@ -88,30 +88,30 @@ async def test_articles_below_zero_are_counted_until_they_are_corrected(
 async def test_the_notes_of_a_batch_are_logged_after_it_is_stored(
     store: Store, lines: list[str]
 ) -> None:
-    desk = TellingDesk()
+    connector = NoticingConnector()
     said = "a.csv: 2 of 3 rows were left out"
-    desk.waiting.append(
+    connector.waiting.append(
         Batch(records=[fulfillment_record()], cursor="1", notes=(said,))
     )
-    await host_of(desk, store).once()
+    await host_of(connector, store).once()
     assert len(logged(lines, "connector.note ")) == 1
     assert any(said in line for line in lines)
 
 
 def test_notices_of_a_connector_are_bounded_and_fit_to_be_stored() -> None:
-    desk = TellingDesk()
-    desk.said = ["x" * 10_000, "odd \udcff name", 7, *map(str, range(100, 1000))]
-    said = read_notices(desk)
+    connector = NoticingConnector()
+    connector.said = ["x" * 10_000, "odd \udcff name", 7, *map(str, range(100, 1000))]
+    said = read_notices(connector)
     assert len(said) == MAX_NOTICES
     assert max(map(len, said)) == MAX_CHARACTERS
     assert all(each.encode() for each in said)
 
 
 async def test_findings_of_a_check_come_first_and_are_no_notices(store: Store) -> None:
-    desk = TellingDesk()
-    desk.found, desk.said = ["it is version 7"], [NOTICE]
-    assert read_findings(desk) == ["it is version 7", NOTICE]
-    host = host_of(desk, store)
+    connector = NoticingConnector()
+    connector.found, connector.said = ["it is version 7"], [NOTICE]
+    assert read_findings(connector) == ["it is version 7", NOTICE]
+    host = host_of(connector, store)
     await host.once()
     assert host.state()["notices"] == [NOTICE]
 
@@ -119,12 +119,12 @@ async def test_findings_of_a_check_come_first_and_are_no_notices(store: Store) -
 async def test_notices_that_fail_are_a_failure_of_the_connector(
     store: Store,
 ) -> None:
-    desk = TellingDesk()
-    desk.said = None  # type: ignore[assignment]
+    connector = NoticingConnector()
+    connector.said = None  # type: ignore[assignment]
     with pytest.raises(ConnectorFailed):
-        Notices(desk).refresh()
+        Notices(connector).refresh()
     with pytest.raises(BackhaulError, match="desk: TypeError"):
-        await host_of(desk, store).once()
+        await host_of(connector, store).once()
 
 
 def test_the_list_of_connections_shows_a_notice_of_one_that_is_up() -> None:

@@ -42,7 +42,7 @@ def case(name: str, **members: Any) -> bytes:
     return envelope(document["topic"], document["data"])
 
 
-async def told(books: WithLookup, sink: DeliveryWorker, *names: str) -> list[str]:
+async def delivered(books: WithLookup, sink: DeliveryWorker, *names: str) -> list[str]:
     await deliver_all(sink)
     return [topic for topic, _ in books.received()]
 
@@ -60,16 +60,16 @@ async def test_a_refunded_order_is_withdrawn_once(
     store: Store, books: tuple[WithLookup, DeliveryWorker], status: str
 ) -> None:
     await append_and_fold(store, news(300, financialStatus="PAID"))
-    assert await told(*books) == [PLACED]
+    assert await delivered(*books) == [PLACED]
     assert value_of(store.place, "open_orders", "id", id=ORDERS) == "ord_9"
     await append_and_fold(store, news(301, financialStatus=status))
-    assert await told(*books) == [PLACED, CANCELLED]
+    assert await delivered(*books) == [PLACED, CANCELLED]
     assert values_of(store.place, "open_orders", "id", id=ORDERS) == []
     cancellation = {"cancelledAt": instant(302), "reason": "OTHER"}
     await append_and_fold(
         store, news(302, financialStatus=status, cancellation=cancellation)
     )
-    assert await told(*books) == [PLACED, CANCELLED, UPDATED]
+    assert await delivered(*books) == [PLACED, CANCELLED, UPDATED]
 
 
 async def test_the_order_of_the_refund_case_is_withdrawn(
@@ -77,11 +77,11 @@ async def test_the_order_of_the_refund_case_is_withdrawn(
 ) -> None:
     paid = {"financialStatus": "PAID", "updatedAt": instant(301)}
     await append_and_fold(store, case("06-refunded-not-cancelled.json", **paid))
-    assert await told(*books) == [PLACED]
+    assert await delivered(*books) == [PLACED]
     await append_and_fold(
         store, case("06-refunded-not-cancelled.json", updatedAt=instant(302))
     )
-    assert await told(*books) == [PLACED, CANCELLED]
+    assert await delivered(*books) == [PLACED, CANCELLED]
     assert values_of(store.place, "open_orders", "id", id=ORDERS) == []
 
 
@@ -90,9 +90,9 @@ async def test_any_other_order_stays_open(
     store: Store, books: tuple[WithLookup, DeliveryWorker], status: str
 ) -> None:
     await append_and_fold(store, news(300))
-    assert await told(*books) == [PLACED]
+    assert await delivered(*books) == [PLACED]
     await append_and_fold(store, news(301, financialStatus=status))
-    assert await told(*books) == [PLACED, UPDATED]
+    assert await delivered(*books) == [PLACED, UPDATED]
     assert value_of(store.place, "open_orders", "id", id=ORDERS) == "ord_9"
 
 
@@ -103,14 +103,14 @@ async def test_a_refund_of_a_wholly_shipped_order_is_a_change(
     await append_and_fold(store, news(300, financialStatus="PAID"))
     await append_and_fold(store, news(301, financialStatus="PAID", **whole))
     await append_and_fold(store, news(302, financialStatus="REFUNDED", **whole))
-    assert await told(*books) == [PLACED, UPDATED, UPDATED]
+    assert await delivered(*books) == [PLACED, UPDATED, UPDATED]
 
 
 async def test_an_order_that_is_refunded_first_is_not_delivered(
     store: Store, books: tuple[WithLookup, DeliveryWorker]
 ) -> None:
     await append_and_fold(store, news(300, financialStatus="REFUNDED"))
-    assert await told(*books) == []
+    assert await delivered(*books) == []
 
 
 RELEASED = {"PAID", "PARTIALLY_REFUNDED"}
@@ -129,7 +129,7 @@ async def test_every_status_releases_an_order_or_is_explained(
     await sink.subscribe()
     await append_and_fold(store, news(300, financialStatus=status))
     is_released = status.strip().upper() in RELEASED
-    assert await told(books, sink) == [PLACED] * is_released
+    assert await delivered(books, sink) == [PLACED] * is_released
     said = [row.detail or "" for row in timeline(store) if row.what == "payment"]
     assert bool(said) is not is_released
     assert all(f"financial status {status}".upper() in each.upper() for each in said)
@@ -147,7 +147,7 @@ async def test_the_order_of_the_partial_refund_case_is_delivered(
     await append_and_fold(
         store, case("07-first-seen-partially-refunded.json", updatedAt=instant(301))
     )
-    assert await told(books, sink) == [PLACED]
+    assert await delivered(books, sink) == [PLACED]
 
 
 async def test_an_unknown_status_is_over_with_its_orders(
@@ -174,7 +174,7 @@ def unknown_statuses(store: Store) -> Sequence[UnknownStatus]:
 
 
 def unreported(store: Store) -> list[tuple[str, str]]:
-    """Return why `books` is not notified of the order: what, and in words."""
+    """Return why `books` is not notified of the order: the code and the text."""
     life = timeline(store)
     words = ("connection", "payment", "confirmation")
     return [(row.what, row.detail or "") for row in life if row.what in words]
@@ -190,7 +190,7 @@ async def test_an_unknown_status_holds_no_order_that_awaits_no_payment(
     await append_and_fold(store, news(300, financialStatus="ODD"))
     assert unknown_statuses(store) == []
     assert unreported(store) == []
-    assert await told(books, sink) == [PLACED]
+    assert await delivered(books, sink) == [PLACED]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ async def test_an_order_that_was_reported_before_waits_for_nothing(
     sink = delivery_worker(books, store, clock, release_when="paid")
     await sink.subscribe()
     await append_and_fold(store, news(300, financialStatus="PAID"))
-    assert await told(books, sink) == [PLACED]
+    assert await delivered(books, sink) == [PLACED]
     await append_and_fold(store, news(301, financialStatus="ODD"))
     assert unknown_statuses(store) == []
     assert unreported(store) == []
@@ -246,7 +246,7 @@ async def test_only_the_connection_that_waits_is_named(
     for sink in sinks:
         await sink.subscribe()
     await append_and_fold(store, news(300, financialStatus="PENDING"))
-    assert await told(eager, sinks[0]) == [PLACED]
+    assert await delivered(eager, sinks[0]) == [PLACED]
     ((what, says),) = unreported(store)
     assert what == "payment"
     assert "connection late waits for payment" in says
@@ -267,7 +267,7 @@ async def test_an_order_that_awaits_its_confirmation_is_explained(
     assert "connection books waits for that" in says
     confirmed = {"confirmation": {"required": True, "confirmedAt": instant(301)}}
     await append_and_fold(store, news(301, **confirmed))
-    assert (await told(books, sink))[0] == PLACED
+    assert (await delivered(books, sink))[0] == PLACED
     assert unreported(store) == []
 
 
@@ -283,7 +283,7 @@ async def test_an_order_from_before_the_connection_is_explained(
     await sink.subscribe()
     old = payloads.order("ord_9", 300, number=9, placedAt="2026-02-01T00:00:00.000Z")
     await append_and_fold(store, envelope("orders/updated", old | members))
-    assert await told(books, sink) == []
+    assert await delivered(books, sink) == []
     says = "placed before connection books began; not reported to it"
     assert unreported(store) == [("connection", says)]
     assert unknown_statuses(store) == []
@@ -297,7 +297,7 @@ async def test_a_connection_from_the_first_order_on_explains_nothing(
     await sink.subscribe()
     old = payloads.order("ord_9", 300, number=9, placedAt="2026-02-01T00:00:00.000Z")
     await append_and_fold(store, envelope("orders/updated", old))
-    assert PLACED in await told(books, sink)
+    assert PLACED in await delivered(books, sink)
     assert unreported(store) == []
 
 
@@ -306,7 +306,7 @@ async def test_an_order_cancelled_before_it_was_reported_is_explained(
 ) -> None:
     cancellation = {"cancelledAt": instant(301), "reason": "OTHER"}
     await append_and_fold(store, news(301, cancellation=cancellation))
-    assert await told(*books) == []
+    assert await delivered(*books) == []
     says = "cancelled before it was reported to connection books; not reported to it"
     assert unreported(store) == [("connection", says)]
 

@@ -96,7 +96,7 @@ async def test_an_unexpected_error_is_of_no_other_class(store: Store) -> None:
 
 
 def test_no_reason_of_the_matcher_is_left_without_a_class() -> None:
-    """`other` is for what nobody foresaw, so whoever names a reason names its class."""
+    """`other` is for unexpected reasons, so every named reason needs a class."""
     without = [
         f"{path.name}:{call.lineno}"
         for path in sorted(Path(connect.__file__).parent.glob("*.py"))

@@ -248,8 +248,8 @@ async def test_equal_keys_of_two_instances_are_two_commands(
 async def test_no_record_runs_out_of_time_before_the_mirror_is_up_to_date(
     store: Store, clock: VirtualClock
 ) -> None:
-    desk = host_of(ScriptedConnector(), store, clock=clock)
-    assert (await desk.emit(fulfillment_record(order="7777"))).state == "waiting"
+    connector = host_of(ScriptedConnector(), store, clock=clock)
+    assert (await connector.emit(fulfillment_record(order="7777"))).state == "waiting"
     await clock.advance(11 * 60)
     matcher = Matcher(clock, 600)
     matcher.hold(["main", "other"])

@@ -41,8 +41,8 @@ async def store(database: Place, clock: VirtualClock) -> AsyncIterator[Store]:
         yield started
 
 
-async def know(store: Store, *orders: payloads.Document) -> None:
-    """Let orders come in as the platform tells of them."""
+async def fold_orders(store: Store, *orders: payloads.Document) -> None:
+    """Fold webhooks of these orders."""
     bodies = [payloads.envelope("orders/create", order) for order in orders]
     assert await append_and_fold(store, *bodies) == []
 
@@ -77,11 +77,11 @@ def shipped(key: str = "BD1", order: str = "1001", **members: Any) -> NewRecord:
 async def test_a_cause_makes_one_command_even_if_its_record_is_lost(
     store: Store, matcher: Matcher, new_database: NewDatabase
 ) -> None:
-    """The same row, read by a daemon that was restored from nothing."""
-    await know(store, payloads.order())
+    """A daemon with an empty database reads the same row again."""
+    await fold_orders(store, payloads.order())
     await accept(store, matcher, shipped())
     async with started_store(new_database()) as restored:
-        await know(restored, payloads.order())
+        await fold_orders(restored, payloads.order())
         await accept(restored, matcher, shipped())
         (one,) = values_of(store.place, "commands", "id")
         assert values_of(restored.place, "commands", "id") == [one]
@@ -97,7 +97,7 @@ async def test_unknown_order_is_waited_for(
     assert said(await store.records.match(matcher, 9)) == [
         ("waiting", "order '1001' is not known")
     ]
-    await know(store, payloads.order())
+    await fold_orders(store, payloads.order())
     await clock.advance(1)
     assert said(await store.records.match(matcher, 9)) == [
         ("accepted", "fulfill ord_1")
@@ -115,7 +115,7 @@ async def test_a_record_that_waited_too_long_is_quarantined(
     reason = "order '1001' is not known"
     assert said(await store.records.match(matcher, 9)) == [("quarantined", reason)]
     assert quarantined(store) == [("BD1", "raw of BD1", reason, "file:7")]
-    await know(store, payloads.order())
+    await fold_orders(store, payloads.order())
     await clock.advance(5)
     assert said(await store.records.match(matcher, 9)) == []
     assert count(store.place, "commands") == 0
@@ -143,7 +143,7 @@ NAMES = [("#1001", "ord_1"), ("ord_2", "ord_2"), ("POS-1", "ord_1"), ("1002", "o
 async def test_order_is_known_by_each_of_its_names(
     name: str, order: str, store: Store, matcher: Matcher
 ) -> None:
-    await know(store, *TWO)
+    await fold_orders(store, *TWO)
     done = await accept(store, matcher, shipped(order=name))
     assert done == [("accepted", f"fulfill {order}")]
 
@@ -151,7 +151,7 @@ async def test_order_is_known_by_each_of_its_names(
 async def test_a_name_of_two_orders_is_quarantined_with_both_named(
     store: Store, matcher: Matcher
 ) -> None:
-    await know(store, *TWO)
+    await fold_orders(store, *TWO)
     ((state, reason),) = await accept(store, matcher, shipped(order="1001"))
     assert state == "quarantined"
     assert reason == ("order '1001' could be any of #1001 (ord_1), #1002 (ord_2)")
@@ -174,14 +174,14 @@ STRANGE_NAMES = [
 async def test_strange_name_waits_and_stops_no_other_record(
     name: str, store: Store, matcher: Matcher
 ) -> None:
-    await know(store, payloads.order())
+    await fold_orders(store, payloads.order())
     done = await accept(store, matcher, shipped("odd", name), shipped())
     assert [state for state, _ in done] == ["waiting", "accepted"]
 
 
 async def test_cancelled_order_is_not_fulfilled(store: Store, matcher: Matcher) -> None:
     gone = {"cancelledAt": payloads.instant(1)}
-    await know(store, payloads.order(cancellation=gone))
+    await fold_orders(store, payloads.order(cancellation=gone))
     assert await accept(store, matcher, shipped()) == [
         ("quarantined", "order #1001 is cancelled")
     ]
@@ -226,7 +226,7 @@ async def test_picked_units_are_spread_over_open_lines(
     store: Store,
     matcher: Matcher,
 ) -> None:
-    await know(store, payloads.order(items=ITEMS))
+    await fold_orders(store, payloads.order(items=ITEMS))
     assert await accept(store, matcher, picking(picked)) == [
         ("accepted", "fulfill ord_1")
     ]
@@ -238,8 +238,8 @@ async def test_picked_units_are_spread_over_open_lines(
 async def test_picking_units_that_are_not_open_is_refused(
     picked: list[tuple[str, int]], reason: str, store: Store, matcher: Matcher
 ) -> None:
-    """Above all: no line that can be sent must not become "everything"."""
-    await know(store, payloads.order(items=ITEMS))
+    """Above all, a record without open lines must not become "everything"."""
+    await fold_orders(store, payloads.order(items=ITEMS))
     ((state, words),) = await accept(store, matcher, picking(picked))
     assert state == "quarantined"
     assert reason in words

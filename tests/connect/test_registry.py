@@ -20,7 +20,7 @@ WRITING = Path(__file__).parents[2] / "docs" / "connectors" / "writing-one.md"
 
 
 def install(folder: Path, distribution: str, **entries: str) -> None:
-    """Put a distribution that offers connectors into a folder of the import path."""
+    """Install a distribution with connectors into a folder of the import path."""
     info = folder / f"{distribution}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Name: {distribution}\nVersion: 1.0\n")
@@ -43,8 +43,8 @@ def test_the_sdk_knows_every_key_that_is_the_hosts() -> None:
 
 @pytest.mark.parametrize("text", [Spec.__doc__, WRITING.read_text("utf-8")])
 def test_the_guide_for_connector_authors_names_the_host_keys(text: str) -> None:
-    (told,) = re.findall(r"`(type,[a-z_, ]+)`", " ".join(text.split()))
-    assert set(told.split(", ")) == HOST_KEYS
+    (planned,) = re.findall(r"`(type,[a-z_, ]+)`", " ".join(text.split()))
+    assert set(planned.split(", ")) == HOST_KEYS
 
 
 def test_an_installed_connector_is_found(packages: Path) -> None:
@@ -98,15 +98,15 @@ def test_an_unknown_type_is_reported_with_a_hint(
 def test_each_wrong_setting_is_reported_by_its_name(packages: Path) -> None:
     install(packages, "office", desk=DESK)
     findings = registry.check("desk", {"rows": "many", "foldr": "x"})
-    told = {finding.key: str(finding) for finding in findings}
-    assert told == {
+    planned = {finding.key: str(finding) for finding in findings}
+    assert planned == {
         "rows": ": rows: must be a whole number",
         "foldr": ": foldr: unknown setting (did you mean folder?)",
     }
 
 
 def test_the_error_of_a_text_describes_its_own_pattern() -> None:
-    """The words for the name of a store or connector would be wrong of a header."""
+    """The text for names of stores and connectors would be wrong for a header."""
     asked = {"base_url": "https://erp.example", "header": "X API Key"}
     (finding,) = registry.check("http_json", asked)
     assert finding.key == "header"

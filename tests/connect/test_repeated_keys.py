@@ -25,8 +25,8 @@ async def hand_in(store: Store, record: Record | Bad) -> Receipt:
     return await host_of(ScriptedConnector(), store).emit(record)
 
 
-async def set_aside(store: Store, record: Record | Bad) -> int:
-    """Let a record end in quarantine; return its row's number."""
+async def quarantine(store: Store, record: Record | Bad) -> int:
+    """Quarantine a record; return the id of its row."""
     assert (await hand_in(store, record)).state == "quarantined"
     return only_row(store)
 
@@ -36,8 +36,8 @@ def only_row(store: Store) -> int:
     return int(id_)
 
 
-async def look(store: Store, clock: VirtualClock) -> list[str]:
-    """Try what waits again, as the daemon does; return what it came to."""
+async def match_again(store: Store, clock: VirtualClock) -> list[str]:
+    """Match the unmatched records again, as the daemon does; return the results."""
     await clock.advance(5)
     found = await store.records.match(Matcher(clock, 600), 9)
     return [outcome.state for outcome in found]
@@ -47,11 +47,11 @@ async def test_a_discarded_row_is_not_applied_when_it_comes_again(
     store: Store, clock: VirtualClock
 ) -> None:
     await append_and_fold(store, envelope("orders/create", AMBIGUOUS))
-    row = await set_aside(store, fulfillment_record())
+    row = await quarantine(store, fulfillment_record())
     await store.quarantine.drop(row, "otto", "sold over the counter")
     receipt = await hand_in(store, fulfillment_record())
     assert (receipt.state, receipt.what) == ("duplicate", GIVEN_UP)
-    assert await look(store, clock) == []
+    assert await match_again(store, clock) == []
     assert value_of(store.place, "records", "state") == "dropped"
     assert count(store.place, "commands_and_targets") == 0
 
@@ -60,7 +60,7 @@ async def test_a_discarded_bad_row_is_not_applied_when_it_comes_again(
     store: Store,
 ) -> None:
     bad = Bad(key="k1", raw=";BD1", reason="no order number")
-    await store.quarantine.drop(await set_aside(store, bad), "otto", "a test of ours")
+    await store.quarantine.drop(await quarantine(store, bad), "otto", "a test of ours")
     receipt = await hand_in(store, bad)
     assert (receipt.state, receipt.what) == ("duplicate", GIVEN_UP)
 
@@ -69,18 +69,18 @@ async def test_a_discarded_row_is_accepted_after_a_retry(
     store: Store, clock: VirtualClock
 ) -> None:
     await append_and_fold(store, envelope("orders/create", AMBIGUOUS))
-    row = await set_aside(store, fulfillment_record())
+    row = await quarantine(store, fulfillment_record())
     await store.quarantine.drop(row, "otto", "the wrong row")
     renamed = payloads.order("ord_3", 5, number=7, externalId=None)
     await append_and_fold(store, envelope("orders/updated", renamed))
     await store.quarantine.retry(row, None, "otto", "it was this one after all")
-    assert await look(store, clock) == ["accepted"]
+    assert await match_again(store, clock) == ["accepted"]
 
 
 async def test_a_bad_row_that_was_corrected_at_its_source_is_accepted(
     store: Store,
 ) -> None:
-    await set_aside(store, Bad(key="k1", raw=";BD1", reason="no order number"))
+    await quarantine(store, Bad(key="k1", raw=";BD1", reason="no order number"))
     assert (await hand_in(store, fulfillment_record())).state == "accepted"
     assert (await hand_in(store, fulfillment_record())).state == "duplicate"
     assert count(store.place, "commands_and_targets") == 1
@@ -95,7 +95,7 @@ async def test_a_waiting_row_is_read_again_when_it_was_corrected(
     assert (await hand_in(store, fulfillment_record(order="10001"))).state == "waiting"
     await clock.advance(60)
     assert (await hand_in(store, fulfillment_record(order="1001"))).state == "accepted"
-    assert await look(store, clock) == []
+    assert await match_again(store, clock) == []
     assert value_of(store.place, "commands_and_targets", "target") == "ord_1"
     assert count(store.place, "quarantine") == 0
 
@@ -116,16 +116,16 @@ async def test_an_edit_of_an_operator_is_not_undone_by_the_same_row(
 ) -> None:
     bad = fulfillment_record(order="1001")
     await append_and_fold(store, envelope("orders/create", AMBIGUOUS))
-    row = await set_aside(store, bad)
+    row = await quarantine(store, bad)
     await store.quarantine.retry(
         row, encode(fulfillment_record(order="#8")), "otto", "a typo"
     )
-    assert await look(store, clock) == ["waiting"]
+    assert await match_again(store, clock) == ["waiting"]
     assert (await hand_in(store, bad)).state == "duplicate"
     await append_and_fold(
         store, envelope("orders/create", payloads.order("ord_8", number=8))
     )
-    assert await look(store, clock) == ["accepted"]
+    assert await match_again(store, clock) == ["accepted"]
     assert value_of(store.place, "commands_and_targets", "target") == "ord_8"
 
 
@@ -138,7 +138,7 @@ CHOICES = (
 
 
 def other(order: str) -> str:
-    """Return what is said where another order stands under the key."""
+    """Return the error for a key that another order already has."""
     return f"{OTHER}: the order was '1001', is '{order}'. {CHOICES}"
 
 
@@ -165,7 +165,7 @@ async def test_other_content_is_applied_too_where_an_operator_decides_so(
     await hand_in(store, fulfillment_record(order="1002"))
     row = only_row(store)
     await store.quarantine.retry(row, None, "otto", "they use numbers twice")
-    assert await look(store, clock) == ["accepted"]
+    assert await match_again(store, clock) == ["accepted"]
     targets = rows_of(store.place, "commands_and_targets", "target")
     assert targets == [("ord_1",), ("ord_2",)]
 
@@ -177,7 +177,7 @@ async def test_discarded_other_content_stays_discarded(
     await hand_in(store, fulfillment_record(order="1002"))
     await store.quarantine.drop(only_row(store), "otto", "they corrected the past")
     assert (await hand_in(store, fulfillment_record(order="1002"))).state == "duplicate"
-    assert await look(store, clock) == []
+    assert await match_again(store, clock) == []
     assert count(store.place, "commands_and_targets") == 1
     assert value_of(store.place, "quarantine", "state") == "dropped"
 
@@ -186,7 +186,7 @@ async def test_a_correction_of_a_discarded_row_needs_an_operator(
     store: Store,
 ) -> None:
     bad = Bad(key="k1", raw=";BD1", reason="no order number")
-    await store.quarantine.drop(await set_aside(store, bad), "otto", "they mend it")
+    await store.quarantine.drop(await quarantine(store, bad), "otto", "they mend it")
     receipt = await hand_in(store, fulfillment_record())
     assert receipt.state == "duplicate"
     assert count(store.place, "commands_and_targets") == 0
@@ -194,7 +194,7 @@ async def test_a_correction_of_a_discarded_row_needs_an_operator(
 
 
 async def test_when_it_was_shipped_is_no_other_content(store: Store) -> None:
-    """An ERP may tell when the row was touched last."""
+    """An ERP may send the time of the row's last change."""
     first = fulfillment_record(shipped_at="2026-03-01T12:00:00Z")
     await hand_in(store, first)
     again = fulfillment_record(
@@ -207,6 +207,6 @@ async def test_when_it_was_shipped_is_no_other_content(store: Store) -> None:
 async def test_the_connector_hears_of_other_content(store: Store) -> None:
     await hand_in(store, fulfillment_record())
     await hand_in(store, fulfillment_record(order="1002"))
-    desk = ScriptedConnector()
-    await host_of(desk, store).report()
-    assert [told.raw for told in desk.reported] == ["1002;BD1"]
+    connector = ScriptedConnector()
+    await host_of(connector, store).report()
+    assert [rejection.raw for rejection in connector.reported] == ["1002;BD1"]

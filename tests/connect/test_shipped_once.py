@@ -49,7 +49,7 @@ CHANGES = {
     "article": ("2001,DHL,JD1,LS-XL,1,", "2001,DHL,JD1,LS-L,1,"),
     "article of the same": ("2001,DHL,JD1,LS-XL,1,", "2001,DHL,JD1,,,"),
 }
-"""A row, and what it is after a correction."""
+"""A row before and after a correction."""
 DATED = "order,tracking_company,tracking_number,sku,quantity,shipped_at\n"
 
 
@@ -76,7 +76,7 @@ async def test_only_the_time_of_a_parcel_is_no_other_parcel(folder: Folder) -> N
 
 ASKED_ANYWAY = ("carrier", "carrier filled in", "article of the same")
 FURTHER = {name: rows for name, rows in CHANGES.items() if name not in ASKED_ANYWAY}
-"""One number of two carriers, or a row without article, is a question in any file."""
+"""One number with two carriers, or a row without article, is ambiguous."""
 
 
 @pytest.mark.parametrize("name", ASKED_ANYWAY)
@@ -92,7 +92,7 @@ async def test_some_rows_beside_the_first_need_an_operator(
 async def test_a_new_row_after_the_first_is_a_further_parcel(
     row: str, corrected: str, folder: Folder
 ) -> None:
-    """The file grows with each parcel, and names all of them each time."""
+    """The file grows with each parcel, and lists all parcels each time."""
     await folder.drop(f"{DATED}{row}\n")
     await folder.drop(f"{DATED}{row}\n{corrected}\n")
     assert (len(folder.left()), folder.reasons()) == (2, [])
@@ -280,7 +280,7 @@ async def test_each_row_of_a_parcel_that_cannot_be_shipped_is_rejected(
 async def test_of_a_row_and_its_correction_that_both_wait_one_is_shipped(
     folder: Folder, clock: VirtualClock
 ) -> None:
-    """The order comes in later than both files."""
+    """The order arrives after both files."""
     await folder.drop(f"{HEADER}2009,DHL,JD1,A1,1\n")
     await folder.drop(f"{HEADER}2009,DHL,JD2,A1,1\n")
     assert folder.left() == []
@@ -299,7 +299,7 @@ RENUMBERED = {
     "another document": "2001,DHL,JD1,A1,1,0004712,10",
     "also another spelling": "#2001,dhl,jd 1,A1,1,4711,10",
 }
-"""A row whose key columns a spreadsheet or a program has written anew."""
+"""A row whose key columns a spreadsheet or a program rewrote."""
 
 
 @pytest.mark.parametrize("row", RENUMBERED.values(), ids=list(RENUMBERED))
@@ -315,7 +315,7 @@ async def test_a_parcel_that_comes_again_under_other_keys_is_a_question(
 
 
 def keyed(name: str) -> str:
-    """Return a case with a document and line in each row, by its place."""
+    """Return a test file with a document and line number in each row."""
     header, *lines = case(name).splitlines()
     rows_ = [f"{line},D{number},10" for number, line in enumerate(lines)]
     return "\n".join((f"{header},document,line", *rows_, ""))

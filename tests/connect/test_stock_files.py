@@ -27,7 +27,7 @@ CASES = Path(__file__).parents[1] / "connectors" / "cases"
 
 
 class Files:
-    """A folder, its connector, and the host that plans what its files say."""
+    """A folder, its connector, and the host that plans commands for its files."""
 
     def __init__(self, folder: Path, store: Store, clock: VirtualClock) -> None:
         self.drop = Drop(folder)
@@ -73,7 +73,7 @@ async def files(database: Place, tmp_path: Path) -> AsyncIterator[Files]:
 async def test_of_lists_of_one_day_the_last_written_counts(
     files: Files, order: tuple[int, ...], day: str
 ) -> None:
-    """Whenever they are taken, and whether they were written on that day or later."""
+    """The order of reading does not matter, nor the day of writing."""
     await files.sell("LB-100")
     for number in order:
         content = (CASES / f"21-day-{number}.csv").read_bytes()
@@ -119,7 +119,7 @@ AHEAD = {
     "the file's modification time": ("A3,7,", "2031-01-01T00:00:00Z"),
     "a day in the file's time": ("A3,7,2031-01-01", "2031-01-01T05:00:00Z"),
 }
-"""Counts that nothing would be newer than: a row, and when its file was written."""
+"""Counts from the far future: a row, and the time of its file."""
 
 
 @pytest.mark.parametrize(("row", "at"), AHEAD.values(), ids=list(AHEAD))
@@ -150,7 +150,7 @@ OLD = {
     "a day": ("2026-03-31", "2026-03-30"),
     "the file's time": ("", "2026-03-30T10:00Z"),
 }
-"""The `as_of` of a list, and of one that is older and comes later."""
+"""The `as_of` of a list, and of an older list that arrives later."""
 
 
 def a_list(as_of: str, *skus: str) -> str:

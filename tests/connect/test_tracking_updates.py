@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def sent(store: Store) -> Store:
-    """A store whose order 1001 left in two parcels."""
+    """Return a store whose order 1001 was sent in two parcels."""
     parcels = [
         payloads.shipment("shp_1", trackingNumber="T1"),
         payloads.shipment("shp_2", trackingNumber="T2"),

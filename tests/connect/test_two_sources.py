@@ -96,7 +96,7 @@ TWO_SOURCES = (CASES / "16-one-parcel-two-sources.txt").read_text()
 
 
 def packed(line: str, key: str, instance_order: str = "2001") -> Any:
-    """Return what the scanner makes of a line of the case."""
+    """Return the scanner's record for a line of the test file."""
     scan = json.loads(line.removeprefix("scanner:"))
     is_whole = scan["code"] == scan["order"]
     return fulfillment_record(
@@ -124,7 +124,7 @@ async def test_a_parcel_that_two_sources_report_is_shipped_once(
         await scanner.emit(scan)
     units = [units for _, _, units in folder.left()]
     if which == 1 and first == "manifest":
-        # The scan says more than the manifest: the rest of the order is in it too.
+        # the scan has more than the manifest: also the rest of the order
         assert units == [{"LS-XL": 1}, {}]
     else:
         assert units == [{"LS-XL": 1} if which == 0 else {}]
@@ -173,7 +173,7 @@ async def test_two_sources_that_name_no_number_need_an_operator(folder: Folder) 
 async def test_a_parcel_that_the_store_shows_already_is_not_shipped_again(
     folder: Folder,
 ) -> None:
-    """Somebody entered it in the store's dashboard."""
+    """The merchant entered it in the store's dashboard."""
     line = payloads.item("2009:A1", sku="A1", quantity=3, fulfilledQuantity=1)
     held = [{"lineItemId": "2009:A1", "quantity": 1}]
     parcel = payloads.shipment(trackingNumber="S9", items=held)
@@ -188,7 +188,7 @@ async def test_a_parcel_that_the_store_shows_already_is_not_shipped_again(
 async def test_rows_that_an_older_version_accepted_are_not_shipped_again(
     folder: Folder,
 ) -> None:
-    """It took each row of a parcel by itself, and key columns as a part of the row."""
+    """That version took each row of a parcel alone, and hashed key columns with it."""
     folder.options["key_columns"] = ["note", "line"]
     first, second = "2001,DHL,JD1,A1,1,LS1,1", "2001,DHL,JD1,KK-L,1,LS1,2"
     old = "fulfillment:" + old_key(first)
@@ -209,7 +209,7 @@ async def test_rows_that_an_older_version_accepted_are_not_shipped_again(
 
 
 def old_key(row: str) -> str:
-    """Return the digest by which an older version knew a row with key columns."""
+    """Return an older version's digest of a row with key columns."""
     order, company, number, sku, quantity, *named = row.casefold().split(",")
     content = [order, company, number, [[sku, int(quantity)]], None, named]
     text = json.dumps(["fulfillment", content])

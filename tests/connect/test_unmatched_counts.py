@@ -22,7 +22,7 @@ WAIT_SECONDS = 600
 
 
 class Stockroom:
-    """Tells how many there are, as often as it is asked, as time passes."""
+    """Submits stock counts as time passes."""
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
         self._store = store
@@ -34,16 +34,16 @@ class Stockroom:
             for name in ("desk", "cellar")
         }
 
-    async def tell(
+    async def submit(
         self, second: int, sku: str = "SHOP-ONLY", instance: str = "desk"
     ) -> str:
-        """Hand a count in that was made then; return what it came to."""
+        """Submit a count as of this time; return the result."""
         key, at = f"{sku}:{second}", payloads.instant(second)
         level = StockLevel(key=key, sku=sku, quantity=second, as_of=at, raw=key)
         return (await self._hosts[instance].emit(level)).state
 
-    async def look(self) -> list[tuple[str, str]]:
-        """Try what waits again; return which came to what."""
+    async def match(self) -> list[tuple[str, str]]:
+        """Match the unmatched records again; return their results."""
         found = await self._store.records.match(self._matcher, 99)
         return [(outcome.record.key, outcome.state) for outcome in found]
 
@@ -53,30 +53,30 @@ async def test_an_article_has_one_row_in_quarantine(
 ) -> None:
     room = Stockroom(store, clock)
     for second in range(4):
-        await room.tell(second)
+        await room.submit(second)
         await clock.advance(WAIT_SECONDS + 1)
-        await room.look()
+        await room.match()
     assert rows_of(store.place, "quarantine", "id", "name", "key", "state") == [
         (1, "desk", "SHOP-ONLY:3", "open")
     ]
     *older, newest = rows_of(store.place, "records", "key", "state")
     assert newest == ("SHOP-ONLY:3", "quarantined")
     assert {state for _, state in older} == {"replaced"}
-    assert await room.tell(1) == "duplicate"
+    assert await room.submit(1) == "duplicate"
 
 
 async def test_a_retried_count_replaces_the_row_of_an_older_one(
     store: Store, clock: VirtualClock
 ) -> None:
-    """The older count came later, so that both have a row in the quarantine."""
+    """The older count arrived later, so both have a row in quarantine."""
     room = Stockroom(store, clock)
     for second in (5, 3):
-        await room.tell(second)
+        await room.submit(second)
         await clock.advance(WAIT_SECONDS + 1)
-        await room.look()
+        await room.match()
     assert count(store.place, "quarantine") == 2
     await store.quarantine.retry(1, None, "ann", "it is right")
-    await room.look()
+    await room.match()
     assert rows_of(store.place, "quarantine", "id", "name", "key", "state") == [
         (2, "desk", "SHOP-ONLY:5", "open")
     ]
@@ -85,24 +85,24 @@ async def test_a_retried_count_replaces_the_row_of_an_older_one(
 async def test_a_newer_count_does_not_restart_the_wait(
     store: Store, clock: VirtualClock
 ) -> None:
-    """Else a person would never hear of what is counted often."""
+    """Otherwise frequent counts would never be reported to an operator."""
     room = Stockroom(store, clock)
     for second in range(4):
-        assert await room.tell(second) == "waiting"
+        assert await room.submit(second) == "waiting"
         await clock.advance(WAIT_SECONDS / 4)
-    assert await room.look() == [("SHOP-ONLY:3", "quarantined")]
+    assert await room.match() == [("SHOP-ONLY:3", "quarantined")]
 
 
 async def test_the_row_is_closed_once_the_article_is_known(
     store: Store, clock: VirtualClock
 ) -> None:
     room = Stockroom(store, clock)
-    await room.tell(1, "NEW")
+    await room.submit(1, "NEW")
     await clock.advance(WAIT_SECONDS + 1)
-    await room.look()
+    await room.match()
     new = payloads.product("prod_9", variants=[payloads.variant("var_9", sku="NEW")])
     await append_and_fold(store, envelope("products/create", new))
-    assert await room.tell(2, "NEW") == "accepted"
+    assert await room.submit(2, "NEW") == "accepted"
     assert rows_of(store.place, "quarantine", "id", "name", "key", "state") == [
         (1, "desk", "NEW:2", "retried")
     ]
@@ -114,7 +114,7 @@ async def test_the_row_is_closed_once_the_article_is_known(
 async def test_the_zero_time_of_a_program_is_no_time_of_a_count(
     as_of: str, store: Store, clock: VirtualClock
 ) -> None:
-    """All that ever moved would have moved since."""
+    """Every movement would be later than such a count."""
     await append_and_fold(store, envelope("products/create", payloads.product()))
     level = StockLevel(key="k", sku="LS-S", quantity=7, as_of=as_of)
     handed_in = await host_of(ScriptedConnector("desk"), store, clock=clock).emit(level)
@@ -131,8 +131,8 @@ async def test_an_older_count_replaces_nothing_and_no_other_is_touched(
     store: Store, clock: VirtualClock
 ) -> None:
     room = Stockroom(store, clock)
-    await room.tell(5)
-    await room.tell(4)
-    await room.tell(6, "OTHER")
-    await room.tell(7, instance="cellar")
+    await room.submit(5)
+    await room.submit(4)
+    await room.submit(6, "OTHER")
+    await room.submit(7, instance="cellar")
     assert set(values_of(store.place, "records", "state")) == {"waiting"}

@@ -41,7 +41,7 @@ def test_a_probe_lets_one_command_try() -> None:
 
 
 def test_a_probe_that_fails_after_one_that_was_answered_shuts_it_again() -> None:
-    """A probe asks for several lists, of which the first may be refused in words."""
+    """A probe reads several lists; the platform may refuse the first one."""
     circuit = failing()
     circuit.probed(answered=True)
     circuit.probed(answered=False)
@@ -64,11 +64,11 @@ def test_reads_that_fail_wait_only_where_commands_fail_too() -> None:
 
 def test_reads_wait_for_a_probe_that_is_answered() -> None:
     circuit = failing()
-    told = [circuit.reads_wait]
+    answers = [circuit.reads_wait]
     circuit.read(answered=False)
-    told.append(circuit.reads_wait)
+    answers.append(circuit.reads_wait)
     circuit.probed(answered=False)
-    told.append(circuit.reads_wait)
+    answers.append(circuit.reads_wait)
     circuit.probed(answered=True)
-    told.append(circuit.reads_wait)
-    assert told == [False, True, True, False]
+    answers.append(circuit.reads_wait)
+    assert answers == [False, True, True, False]

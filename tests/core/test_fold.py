@@ -68,7 +68,7 @@ def test_order_is_total(one: Version, two: Version, three: Version) -> None:
 
 @given(one=VERSIONS, two=VERSIONS)
 def test_a_conflict_is_the_same_from_either_side(one: Version, two: Version) -> None:
-    """Whatever comes first, it is asked for or it is not."""
+    """The result of a comparison does not depend on which version comes first."""
     doubts = {
         compare_versions(one, two) is VersionComparison.CONFLICT,
         compare_versions(two, one) is VersionComparison.CONFLICT,
@@ -97,7 +97,7 @@ def test_versions_without_a_conflict_follow_the_order(
 def test_confirming_reads_end_the_same_when_folded_again(
     versions: list[Version], confirming: list[Version], chance: Random
 ) -> None:
-    """What a confirming read lowered was dropped by nobody: the next pass takes it."""
+    """A version that a confirming read lowered is folded by the next pass."""
     last = max(version.confirmed_at for version in confirming)
     alive = [v for v in versions if v.seen_at > last]
     alive += [v for v in confirming if v.seen_at == last]
@@ -123,7 +123,7 @@ def test_two_versions_join_alike_from_either_side(one: Version, two: Version) ->
 def test_a_confirming_read_counts_whenever_it_comes(
     before: list[Version], confirming: Version, after: list[Version], chance: Random
 ) -> None:
-    """One pass: what was seen before the read never wins, even where the read loses."""
+    """In one pass, older events never win over a read, even if the read loses."""
     read_at = confirming.confirmed_at
     seen = [replace(v, seen_at=min(v.seen_at, read_at)) for v in before]
     same = [replace(v, digest=confirming.digest, seen_at=at(9)) for v in after]
@@ -259,7 +259,7 @@ def test_a_version_seen_before_the_confirming_read_does_not_come_back() -> None:
 
 @pytest.mark.parametrize("order", ["xrq", "xqr", "rxq", "rqx", "qxr", "qrx"])
 def test_the_order_of_arrival_does_not_choose_the_content(order: str) -> None:
-    """A forged time, the read that settles it, and news of what was read."""
+    """A forged time, the read that corrects it, and an event about the same change."""
     versions = {
         "x": Version(at(50), 0, delivered=True, seen_at=at(19), digest=b"x"),
         "r": CONFIRMED,
@@ -279,7 +279,7 @@ def test_the_later_of_two_confirming_reads_stays() -> None:
 def test_a_version_seen_in_the_future_is_older_than_all_later_ones(
     held: Version, now: str
 ) -> None:
-    """The clock was set back: a read begun now settles whatever was seen then."""
+    """After the clock was set back, a new read decides over all earlier versions."""
     known = as_of(now, held)
     read = replace(held, digest=b"read", delivered=False, sequence=0, seen_at=now)
     read = replace(read, confirmed_at=now)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backhaul.core.identity import command_id, fingerprint, idempotency_key, tag
 
-# Written down once: an identity that changes with a release would send twice.
+# Constants: an identity that changed with a release would send commands twice.
 KNOWN = command_id("main", "courier", "BD1", "fulfill")
 
 
@@ -19,7 +19,7 @@ def test_identity_never_changes_between_releases() -> None:
     assert idempotency_key(KNOWN) == f"backhaul-{KNOWN}"
 
 
-# Texts of few letters, digits and colons: what could run into one another.
+# Texts of few letters, digits and colons, which could be ambiguous when joined.
 PART = st.text("1:a", max_size=6)
 CAUSE = st.tuples(PART, PART, PART, PART)
 

@@ -21,7 +21,7 @@ from backhaul.core.lifecycle import (
 )
 from backhaul.store.commands import VERBS
 
-# Architecture, Life of a command, written out once more by hand.
+# The transitions of a command, as in the architecture's documentation.
 LEGAL = {
     ("planned", "send"): "sending",
     ("planned", "replaced"): "superseded",
@@ -121,7 +121,7 @@ def test_an_open_target_is_shown_as_an_open_command_and_no_other() -> None:
 def test_an_operator_can_decide_all_that_the_command_list_offers(
     state: TargetState,
 ) -> None:
-    """Except to ask the platform: a target is never sent."""
+    """The exception is a check at the platform, because a target is never sent."""
     causes = {cause.value for cause in VERBS.values()} - {"person_asks"}
     offered = {
         cause for cause in causes if (SHOWN_AS[state], Cause(cause)) in TRANSITIONS

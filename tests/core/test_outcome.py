@@ -24,14 +24,14 @@ WHATEVER_THE_BODY = [
     *[(status, Outcome.UNCERTAIN) for status in (402, 406, 411, 412, 414, 423, 425)],
     *[(status, Outcome.UNCERTAIN) for status in (100, 199, 418, 431, 451, 600, 999)],
 ]
-"""Rows that do not ask who speaks; "anything else" is the last two lines."""
+"""Rows that do not depend on the sender; "anything else" is the last two lines."""
 
 BY_THE_BODY = [
     *[(status, Outcome.REJECTED) for status in (400, 405, 410, 413, 415, 422)],
     (404, Outcome.CHECK_ABSENT),
     (409, Outcome.CHECK_EFFECT),
 ]
-"""With the platform's JSON; without it something in between has answered."""
+"""Responses with the platform's JSON; without it a proxy answered."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -195,7 +195,7 @@ NAMES = st.sampled_from(["code", "error", "errors", "detail", "pointer", "messag
 ROWS = st.lists(LEAF | st.dictionaries(NAMES, LEAF, max_size=3), max_size=3)
 NESTED = st.dictionaries(NAMES, LEAF | ROWS, max_size=3)
 PROBLEMS = st.none() | st.dictionaries(NAMES, LEAF | ROWS | NESTED, max_size=4)
-"""As deep as answers are read: a list of errors inside an error."""
+"""The deepest structure that is read: a list of errors inside an error."""
 CAN_BE_SENT_AGAIN = {
     Outcome.THROTTLED: {429},
     Outcome.HELD: {409},
@@ -263,5 +263,5 @@ def test_a_plain_code_is_judged_as_a_code() -> None:
 
 
 def test_a_missing_scope_is_named() -> None:
-    told = {"code": "INSUFFICIENT_SCOPE", "requiredScopes": ["inventory:write"]}
-    assert describe(told) == "INSUFFICIENT_SCOPE: needs inventory:write"
+    text = {"code": "INSUFFICIENT_SCOPE", "requiredScopes": ["inventory:write"]}
+    assert describe(text) == "INSUFFICIENT_SCOPE: needs inventory:write"

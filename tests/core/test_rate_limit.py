@@ -10,16 +10,16 @@ POLICY = '"key";q=240;w=60'
 READS = (Priority.REREAD, Priority.INCREMENTAL, Priority.SWEEP)
 
 
-def told(left: int, seconds: int, now: float = 0.0) -> Budget:
-    """Return a budget after one answer with these words."""
+def budget_after(left: int, seconds: int, now: float = 0.0) -> Budget:
+    """Return a budget after one response with these headers."""
     budget = Budget()
     budget.spend(now)
     budget.answered(now, POLICY, f'"key";r={left};t={seconds}')
     return budget
 
 
-def spent(budget: Budget, priority: Priority, now: float) -> int:
-    """Send what may leave at once; return how many that were."""
+def spend(budget: Budget, priority: Priority, now: float) -> int:
+    """Take requests until the budget is spent; return their number."""
     count = 0
     while budget.wait_seconds(priority, now) == 0:
         budget.spend(now)
@@ -34,7 +34,7 @@ def test_nothing_waits_until_a_limit_is_known(priority: Priority) -> None:
 
 
 def test_the_rate_follows_the_policy() -> None:
-    assert told(39, 1).per_second == 4.0
+    assert budget_after(39, 1).per_second == 4.0
 
 
 RESERVES = {Priority.COMMAND: 0, Priority.REREAD: 10, Priority.SWEEP: 14}
@@ -42,18 +42,18 @@ RESERVES = {Priority.COMMAND: 0, Priority.REREAD: 10, Priority.SWEEP: 14}
 
 @pytest.mark.parametrize("priority", RESERVES)
 def test_a_read_leaves_its_reserve(priority: Priority) -> None:
-    assert spent(told(40, 0), priority, 0.0) == 40 - RESERVES[priority]
+    assert spend(budget_after(40, 0), priority, 0.0) == 40 - RESERVES[priority]
 
 
 def test_the_more_urgent_read_goes_first() -> None:
-    budget = told(10, 8)
+    budget = budget_after(10, 8)
     waits = [budget.wait_seconds(priority, 0.0) for priority in READS]
     assert waits == sorted(set(waits))
     assert waits[0] > 0
 
 
 def test_a_wait_is_long_enough_and_no_longer() -> None:
-    budget = told(12, 7)
+    budget = budget_after(12, 7)
     wait = budget.wait_seconds(Priority.SWEEP, 0.0)
     assert wait == pytest.approx((40 * 0.35 + 1 - 12) / 4)
     assert budget.wait_seconds(Priority.SWEEP, wait * 0.9) > 0
@@ -61,7 +61,7 @@ def test_a_wait_is_long_enough_and_no_longer() -> None:
 
 
 def test_a_steady_reader_uses_all_that_comes_in() -> None:
-    budget, now, count = told(40, 0), 0.0, 0
+    budget, now, count = budget_after(40, 0), 0.0, 0
     while now < 100.0:
         wait = budget.wait_seconds(Priority.SWEEP, now)
         now += wait
@@ -76,11 +76,11 @@ def test_requests_under_way_count() -> None:
     for _ in range(5):
         budget.spend(0.0)
     budget.answered(0.0, POLICY, '"key";r=32;t=2')
-    assert spent(budget, Priority.REREAD, 0.0) == 32 - 4 - 10
+    assert spend(budget, Priority.REREAD, 0.0) == 32 - 4 - 10
 
 
 def test_other_users_of_the_key_are_seen() -> None:
-    budget = told(39, 1)
+    budget = budget_after(39, 1)
     budget.spend(0.1)
     budget.answered(0.1, POLICY, '"key";r=3;t=10')
     assert budget.wait_seconds(Priority.REREAD, 0.1) > 1
@@ -115,8 +115,8 @@ def test_after_a_429_without_policy_the_contract_is_assumed() -> None:
     budget = Budget()
     budget.throttled(0.0, None)
     assert budget.per_second == 4.0
-    assert spent(budget, Priority.COMMAND, 1.0) == 0
-    assert spent(budget, Priority.COMMAND, 2.0) == 4
+    assert spend(budget, Priority.COMMAND, 1.0) == 0
+    assert spend(budget, Priority.COMMAND, 2.0) == 4
 
 
 def test_a_budget_that_is_still_too_fast_slows_down_once_per_429() -> None:
@@ -132,7 +132,7 @@ def test_a_budget_that_is_still_too_fast_slows_down_once_per_429() -> None:
 
 
 def test_a_429_does_not_override_the_policy() -> None:
-    budget = told(1, 10)
+    budget = budget_after(1, 10)
     budget.throttled(0.0, 2.0)
     assert budget.per_second == 4.0
 
@@ -167,7 +167,7 @@ def test_a_request_that_waited_long_enough_finds_room(per_minute: int) -> None:
 
 
 def test_a_retry_uses_no_room_of_other_requests() -> None:
-    budget = told(10, 0)
+    budget = budget_after(10, 0)
     assert budget.take(2, 0.0) == 2
     budget.leave()
     budget.spend(0.0)
@@ -177,7 +177,7 @@ def test_a_retry_uses_no_room_of_other_requests() -> None:
 
 
 def test_commands_leave_room_for_a_read_that_is_overdue() -> None:
-    budget = told(0, 10)
+    budget = budget_after(0, 10)
     with budget.overdue():
         assert budget.take(9, 0.25) == 0
         assert budget.wait_seconds(Priority.COMMAND, 0.25) == pytest.approx(0.25)

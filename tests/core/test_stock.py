@@ -145,7 +145,7 @@ def test_a_lost_sale_is_read_from_its_order_where_that_closes_the_gap() -> None:
 
 
 def test_a_sale_lost_before_the_first_movement_is_read_from_its_order() -> None:
-    """Without a history nothing tells that 8 were there before it, and not 9."""
+    """Without a history nothing shows that the stock was 8 before, and not 9."""
     sale = Movement("2026-03-01T12:00:30.000Z", -1, None, "order #1")
     shelf = StockSnapshot(7, 7, (moved(LATER, -1, 7),), untold=(sale,), is_studied=True)
     understood = understand(COUNT, shelf)
@@ -177,9 +177,9 @@ def test_a_gap_that_is_too_strange_is_left_to_an_operator(
 ) -> None:
     found = compute(Count(quantity, AS_OF), StockSnapshot(10, 10), policy)
     now = from_text(AS_OF) + timedelta(hours=age_hours)
-    told = review_reason(found, policy, now)
-    assert (told is None) == (said is None)
-    assert said is None or said in str(told)
+    reason = review_reason(found, policy, now)
+    assert (reason is None) == (said is None)
+    assert said is None or said in str(reason)
 
 
 def test_a_variant_that_moves_with_another_is_a_stray() -> None:
@@ -190,7 +190,7 @@ def test_a_variant_that_moves_with_another_is_a_stray() -> None:
 
 
 def test_a_level_that_something_else_may_explain_is_no_stray() -> None:
-    """A sale of 2 became known late: it moved before the level of 5 was read."""
+    """A sale of 2 arrived late: it happened before the level of 5 was read."""
     assert misdirected_variants(2, {"a": 5}, {"a": {3, 5}}, ()) == []
     assert misdirected_variants(2, {"a": 7}, {"a": {5}}, ()) == ["a"]
 
@@ -202,7 +202,7 @@ DELTAS = st.lists(st.sampled_from([-5, -2, -1, 1, 3]), max_size=8)
 def test_an_adjustment_leads_to_the_count_and_later_moves(
     stock: int, before: list[int], after: list[int], quantity: int, seed: int
 ) -> None:
-    """In whatever order the movements are known; any that is missing is noticed."""
+    """The order of the movements does not matter; a missing one is detected."""
     level, moves = stock, []
     for number, delta in enumerate([*before, *after]):
         level += delta

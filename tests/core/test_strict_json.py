@@ -79,7 +79,7 @@ def test_many_brackets_side_by_side_are_no_depth() -> None:
 
 
 def test_of_two_members_with_one_name_the_last_counts() -> None:
-    """RFC 8259 leaves it open; what reads the same bytes again must agree."""
+    """RFC 8259 does not define it; all readers of the same bytes must agree."""
     body = b'{"id":"a","data":{"x":1},"id":"b","data":{"x":2}}'
     assert strict_json.decode(body) == {"id": "b", "data": {"x": 2}}
     raw = msgspec.json.decode(body, type=dict[str, msgspec.Raw])

@@ -188,10 +188,10 @@ def test_wait_doubles_up_to_the_cap(attempt: int, least: float, most: float) -> 
 
 
 def test_ctrl_c_ends_a_pause_wherever_it_comes() -> None:
-    """An Event gives up its lock before it waits: there it became a RuntimeError."""
+    """An Event releases its lock before it waits; an interrupt there once failed."""
 
     def is_interrupted(after: int) -> bool:
-        """Press Ctrl-C at one of the calls of a pause; return whether it has it."""
+        """Press Ctrl-C at one of the calls in a pause; return whether it exists."""
         left, own = after, sys._getframe()
 
         def press(frame: FrameType, event: str, _: object) -> None:

@@ -57,8 +57,8 @@ async def store(database: Place) -> AsyncIterator[Store]:
         yield started
 
 
-async def know(store: Store) -> None:
-    """Fold a customer with orders of many versions, and somebody else."""
+async def fold_customers(store: Store) -> None:
+    """Fold a customer with orders of many versions, and another customer."""
     bodies = [delivery("customers/create", customer())]
     for at in range(5):
         bodies += [delivery("orders/updated", order(n, at)) for n in range(1, 41)]
@@ -82,7 +82,7 @@ SUMS = {
     "commands": ("id", "kind", "target", "state", "payload"),
     "changes": (),
 }
-"""The columns of each table that must stay as they are; `()` is all of them."""
+"""The columns of each table that must not change; `()` means all."""
 
 
 def sums(store: Store) -> dict[str, list[tuple[Any, ...]]]:
@@ -92,7 +92,7 @@ def sums(store: Store) -> dict[str, list[tuple[Any, ...]]]:
 
 
 async def test_the_bytes_are_gone_from_the_files(store: Store) -> None:
-    await know(store)
+    await fold_customers(store)
     assert find_secrets(store) == list(SECRETS)
     done = await erase(store)
     assert done["left_behind"] == ""
@@ -112,7 +112,7 @@ async def test_remains_of_erased_rows_in_the_file_are_removed_too(
 
 
 async def test_every_sum_comes_out_the_same(store: Store) -> None:
-    await know(store)
+    await fold_customers(store)
     before = sums(store)
     done = await erase(store)
     assert sums(store) == before
@@ -130,7 +130,7 @@ async def test_every_sum_comes_out_the_same(store: Store) -> None:
 
 
 async def test_an_erased_customer_is_no_longer_found(store: Store) -> None:
-    await know(store)
+    await fold_customers(store)
     with database_at(store.place).reader() as known:
         assert known.search("xylophon", None, 5)
         await erase(store)
@@ -142,7 +142,7 @@ async def test_an_erased_customer_is_no_longer_found(store: Store) -> None:
 @pytest.mark.parametrize("kind", ["delivery", "read"])
 @pytest.mark.parametrize("name", ["cus_1", EMAIL, EMAIL.upper()])
 async def test_a_later_event_is_redacted(name: str, kind: str, store: Store) -> None:
-    await know(store)
+    await fold_customers(store)
     await erase(store, name)
     topic = {"delivery": "orders/updated", "read": "orders/read"}[kind]
     guest = {"id": None, "name": NAME, "email": EMAIL.title()}
@@ -170,8 +170,8 @@ def erased_events(store: Store) -> list[int]:
 async def test_events_without_the_erased_customer_are_no_damage(
     store: Store,
 ) -> None:
-    """Their bodies were changed on purpose, before and while they were folded."""
-    await know(store)
+    """The erasure changed their bodies, before and while they were folded."""
+    await fold_customers(store)
     await erase(store)
     await store.inbox.append(payloads.arrival(delivery("orders/updated", order(1, 9))))
     assert await fold_all(store) == []
@@ -183,7 +183,7 @@ async def test_events_without_the_erased_customer_are_no_damage(
 
 
 async def test_a_full_sync_after_an_erasure_finds_no_difference(store: Store) -> None:
-    await know(store)
+    await fold_customers(store)
     await erase(store)
     before = rows_of(store.place, "changes")
     body = json.dumps(order(1, at=4)).encode()
@@ -211,7 +211,7 @@ async def test_a_delivery_that_comes_again_is_known_and_keeps_nothing(
 async def test_records_and_answers_lose_the_customer_and_keep_the_work(
     store: Store,
 ) -> None:
-    await know(store)
+    await fold_customers(store)
     raw = f"1,DHL,T-7,{NAME.upper()},{EMAIL}"
     record = NewRecord("k", json.dumps({"name": NAME}).encode(), raw, "", "f.csv:2")
     bad = NewRecord("bad", None, f"?,{PHONE}", "no order", "f.csv:3")
@@ -221,7 +221,7 @@ async def test_records_and_answers_lose_the_customer_and_keep_the_work(
     shown = json.dumps({"data": order(1)})
     attempt = {"started_at": "a", "response": shown.encode()}
     insert(store.place, "attempts", **first, **attempt)
-    # A check that was answered under the same key keeps the whole response.
+    # a check with the same idempotency key keeps the whole response
     answered = json.dumps({"status": 200, "body": shown})
     check = {"at": "a", "found": "applied", "reason": "r", "read": answered}
     insert(store.place, "resolution_checks", **first, **check)
@@ -251,7 +251,7 @@ async def test_rows_of_a_customer_seen_by_full_syncs_are_removed(store: Store) -
 async def test_erasing_twice_changes_nothing_and_an_unknown_customer_is_refused(
     store: Store,
 ) -> None:
-    await know(store)
+    await fold_customers(store)
     await erase(store)
     done = await erase(store)
     assert set(done["erased"].values()) == {0}
@@ -264,7 +264,7 @@ async def test_erasing_twice_changes_nothing_and_an_unknown_customer_is_refused(
 
 
 async def test_an_open_reader_is_reported(tmp_path: Path) -> None:
-    """A read keeps the write-ahead log of a file as long as it lasts."""
+    """An open read transaction keeps the write-ahead log of a file."""
 
     class Impatient(SystemClock):
         async def sleep(self, seconds: float) -> None:

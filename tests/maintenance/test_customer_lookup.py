@@ -78,7 +78,7 @@ async def test_a_guest_is_found_before_the_index_has_come_so_far(
 
 
 async def test_a_guest_who_is_only_in_kept_events_is_found(store: SqliteStore) -> None:
-    """What could not be folded is kept as well."""
+    """Events that could not be folded are kept too."""
     broken = order(1, customer=GUEST, items=None)
     await append_and_fold(store, delivery("orders/create", broken))
     assert count(store.place, "orders") == 0
@@ -141,7 +141,7 @@ async def test_a_product_keeps_its_name_if_a_customer_is_called_the_same(
 async def test_a_damaged_payload_without_the_customer_stays_damaged(
     store: SqliteStore,
 ) -> None:
-    """Rewritten with replacement characters, it would look intact from then on."""
+    """If it was rewritten with replacement characters, it would look intact."""
     kept = NewRecord("k", b'{"sku":"BLEND"}', f"BLEND,{NAME}", "", "f.csv:2")
     await store.records.accept("courier", "main", [kept], None, match_none)
     await append_and_fold(store, delivery("orders/create", order(1)))
@@ -149,7 +149,7 @@ async def test_a_damaged_payload_without_the_customer_stays_damaged(
     overwrite_text(store.place, "records", "payload", damaged)
     await erase(store)
     assert value_of(store.place, "records", "raw") == f"BLEND,{personal_data.ERASED}"
-    # Reads replace what is damaged: only the file shows whether a row was rewritten.
+    # reads replace damaged bytes; only the file shows whether a row was rewritten
     assert damaged.lower() in bytes_of(store)
     assert "\N{REPLACEMENT CHARACTER}".encode() not in bytes_of(store)
 
@@ -163,7 +163,7 @@ def email_in(body: bytes) -> str | None:
 
 
 def escaped(data: payloads.Document) -> bytes:
-    """Write a delivery as many a JSON library does."""
+    """Return a delivery with escaped characters, as many JSON libraries write it."""
     return json.dumps(json.loads(delivery("orders/create", data))).encode()
 
 
@@ -245,7 +245,7 @@ async def test_another_store_keeps_its_data_of_the_same_customer(
 
 
 def kept_by(store: SqliteStore, name: str) -> list[list[tuple[Any, ...]]]:
-    """Return events, records, what is in quarantine and orders of one store."""
+    """Return the events, records, quarantine rows and orders of one store."""
     path, names = store.place, {name, f"courier-{name}"}
     return [
         rows_of(path, "events", "body", store=name),
@@ -275,7 +275,7 @@ async def test_an_order_folded_by_an_older_version_is_erased_too(
     store: SqliteStore,
 ) -> None:
     class Slow(SqliteErasure):
-        """Between looking up and remembering, an order arrives and is folded."""
+        """An order arrives and is folded between the lookup and the erasure."""
 
         async def register(
             self, name: str, trace: CustomerTrace, digests: Sequence[bytes]

@@ -49,7 +49,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 class Breaking(SqliteErasure):
-    """Is broken off at a verb, as by a restart or a full disk."""
+    """Fails at one of its methods, as by a restart or a full disk."""
 
     at = ""
 

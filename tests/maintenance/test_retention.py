@@ -38,7 +38,7 @@ async def store(database: Place) -> AsyncIterator[Store]:
 
 
 async def arrive(store: Store, age: timedelta, *bodies: bytes) -> None:
-    """Let deliveries come in that long ago, without folding them."""
+    """Append deliveries with an age, without folding them."""
     at = to_text(START - age)
     for body in bodies:
         await store.inbox.append(Arrival("main", "delivery", "", at, b"{}", body))
@@ -72,7 +72,7 @@ async def test_old_rows_are_pruned_and_recent_rows_stay(store: Store) -> None:
     await arrive(store, NEW, order(2))
     await fold_all(store)
     before = mirror_of(store.place), outcomes(store)
-    # The second says nothing new, the third is of no known topic.
+    # the second is a duplicate, the third has an unknown topic
     assert await prune(store) == 3
     *old, young = rows_of(store.place, "events", "id", "body", "headers", "erased_by")
     assert old == [(id_, b"", b"", "retention") for id_ in (1, 2, 3)]
@@ -169,7 +169,7 @@ async def test_why_still_explains_and_says_that_the_body_went(
 
 
 class Slices:
-    """Something to prune for so many slices."""
+    """Has rows to prune for a number of slices."""
 
     def __init__(self, slices: int) -> None:
         self.left = slices

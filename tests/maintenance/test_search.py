@@ -86,7 +86,7 @@ async def test_a_changed_object_is_found_by_its_current_text(store: Store) -> No
     await learn(store, "products/create", payloads.product())
     await learn(store, "products/update", payloads.product(at=2, title="Silk scarf"))
     assert found(store, "silk") == ["prod_1"]
-    assert found(store, "linen", "product") == ["prod_1"]  # its handle stays
+    assert found(store, "linen", "product") == ["prod_1"]  # its handle does not change
     await learn(store, "products/update", payloads.product(at=3, handle="scarf",
                                                            title="Scarf"))  # fmt: skip
     assert found(store, "silk") == found(store, "linen") == []
@@ -126,7 +126,7 @@ async def test_a_rebuilt_index_is_the_same(store: Store) -> None:
 
 
 def hits(store: Store) -> dict[str, list[SearchHit]]:
-    """Return what is found by each word of each order and product."""
+    """Return the results for each word of each order and product."""
     described = [
         describe(kind, document)
         for kind in ("order", "product")
@@ -153,7 +153,7 @@ async def _make(path: Path) -> None:
 
 
 class Endless:
-    """An index with always more to do, while events wait to be folded or not."""
+    """An index with endless work, with or without events that wait to be folded."""
 
     def __init__(self, folding: bool, slices: int) -> None:
         self.folding = folding
@@ -185,7 +185,7 @@ async def test_while_events_wait_it_rests_between_slices(
 async def test_a_slice_that_ends_early_leaves_the_other_changes_to_the_next(
     store: Store,
 ) -> None:
-    """Or an object is never found, although nothing failed."""
+    """Otherwise an object would never be found, although nothing failed."""
     orders = [payloads.order(f"ord_{n}") for n in (1, 2, 3)]
     await append(store, (payloads.envelope("orders/create", each) for each in orders))
     assert await append_and_fold(store) == []

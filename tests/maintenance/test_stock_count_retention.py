@@ -33,7 +33,7 @@ def keys(place: Place) -> list[str]:
 
 
 async def prune(store: Store, before: str, slice_seconds: float = 1.0) -> int:
-    """Prune until nothing is left to do; return how many counts went."""
+    """Prune until nothing is left to do; return the number of deleted counts."""
     total, more = 0, True
     while more:
         step = await store.retention.prune(before, slice_seconds)
@@ -42,12 +42,12 @@ async def prune(store: Store, before: str, slice_seconds: float = 1.0) -> int:
 
 
 def later() -> str:
-    """Return a time at which all that was done until now is old."""
+    """Return a time at which everything so far is old."""
     return to_text(SystemClock().now() + timedelta(hours=1))
 
 
-class Shelf:
-    """An article of a house, which its back office counts again and again."""
+class CountedProduct:
+    """A product whose stock the back office counts repeatedly."""
 
     def __init__(self, system: StockSystem, product: Any) -> None:
         self.system = system
@@ -62,21 +62,21 @@ class Shelf:
             listed_at=listed_at,
         )
 
-    async def count(
+    async def submit_count(
         self,
         quantity: int,
         as_of: str = "",
         state: str = "applied",
         listed_at: str = "",
     ) -> StockLevel:
-        """Hand a count in, and wait until it is done."""
+        """Submit a count, and wait until it is applied."""
         level = self.level(quantity, as_of, listed_at)
-        assert await self.tell(level) == "accepted"
+        assert await self.submit(level) == "accepted"
         await self.system.await_state(self.system.command_of(level.key), state)
         return level
 
-    async def tell(self, level: StockLevel) -> str:
-        """Hand in a count, perhaps again; return what it came to."""
+    async def submit(self, level: StockLevel) -> str:
+        """Submit a count, new or repeated; return the result."""
         new = NewRecord(level.key, encode(level), "", "", level.key)
         (outcome,) = await self.system.store.records.accept(
             ERP, STORE, [new], None, self.system.matcher
@@ -84,8 +84,8 @@ class Shelf:
         self.system.sender.context.signals.command_changed.emit()
         return outcome.state
 
-    def kept(self, *levels: StockLevel) -> list[bool]:
-        """Tell of each count whether it is there, the record and all that is of it."""
+    def remaining(self, *levels: StockLevel) -> list[bool]:
+        """Return for each count whether its record and its other rows exist."""
         found = {*keys(self.system.place)}
         targets = values_of(self.system.place, "stock_targets", "id")
         assert {*targets} <= {*values_of(self.system.place, "records", "command_id")}
@@ -98,15 +98,15 @@ async def test_a_count_that_changed_nothing_goes_once_it_was_counted_again(
     tmp_path: Path,
 ) -> None:
     async with stock_system(database, tmp_path) as system:
-        shelf = Shelf(system, await system.add_product(10))
-        right = await shelf.count(10)
-        step = await shelf.count(7)
-        again = await shelf.count(7)
-        newest = await shelf.count(7)
+        shelf = CountedProduct(system, await system.add_product(10))
+        right = await shelf.submit_count(10)
+        step = await shelf.submit_count(7)
+        again = await shelf.submit_count(7)
+        newest = await shelf.submit_count(7)
         young = to_text(SystemClock().now() - timedelta(days=1))
         assert await prune(system.store, young) == 0
         assert await prune(system.store, later()) == 2
-        assert shelf.kept(right, step, again, newest) == [False, True, False, True]
+        assert shelf.remaining(right, step, again, newest) == [False, True, False, True]
         assert await prune(system.store, later()) == 0
 
 
@@ -115,16 +115,16 @@ async def test_a_repeated_count_is_not_applied_after_its_removal(
     tmp_path: Path,
 ) -> None:
     async with stock_system(database, tmp_path) as system:
-        shelf = Shelf(system, await system.add_product(10))
-        first = await shelf.count(10)
-        second = await shelf.count(7)
-        third = await shelf.count(7)
+        shelf = CountedProduct(system, await system.add_product(10))
+        first = await shelf.submit_count(10)
+        second = await shelf.submit_count(7)
+        third = await shelf.submit_count(7)
         assert await prune(system.store, later()) == 1
-        assert shelf.kept(first, second, third) == [False, True, True]
-        assert await shelf.tell(third) == "duplicate"
-        assert await shelf.tell(first) == "accepted"
+        assert shelf.remaining(first, second, third) == [False, True, True]
+        assert await shelf.submit(third) == "duplicate"
+        assert await shelf.submit(first) == "accepted"
         assert system.state(system.command_of(first.key)) == "superseded"
-        await shelf.count(7)
+        await shelf.submit_count(7)
         assert system.adjustments(system.command_of(first.key)) == []
         assert await system.stock(shelf.lamp) == 7
 
@@ -132,15 +132,15 @@ async def test_a_repeated_count_is_not_applied_after_its_removal(
 async def test_of_two_of_one_moment_the_first_stays(
     database: Place, tmp_path: Path
 ) -> None:
-    """It would be the later one when it comes again, and be made true."""
+    """If it was deleted, its repetition would be applied as the later one."""
     async with stock_system(database, tmp_path) as system:
-        shelf, moment = Shelf(system, await system.add_product(10)), now()
-        first = await shelf.count(10, moment)
-        second = await shelf.count(9, moment, listed_at=now())
+        shelf, moment = CountedProduct(system, await system.add_product(10)), now()
+        first = await shelf.submit_count(10, moment)
+        second = await shelf.submit_count(9, moment, listed_at=now())
         await system.submit_count(await system.add_product(1), 1)
         assert await prune(system.store, later()) == 0
-        assert await shelf.tell(first) == "duplicate"
-        assert shelf.kept(first, second) == [True, True]
+        assert await shelf.submit(first) == "duplicate"
+        assert shelf.remaining(first, second) == [True, True]
         assert await system.stock(shelf.lamp) == 9
 
 
@@ -151,14 +151,14 @@ async def test_a_count_without_a_lasting_replacement_stays(
     async with stock_system(
         database, tmp_path, counts={ERP: {"max_step": 5}}
     ) as system:
-        shelf = Shelf(system, await system.add_product(10))
-        true = await shelf.count(10)
-        parked = await shelf.count(100, state="parked")
+        shelf = CountedProduct(system, await system.add_product(10))
+        true = await shelf.submit_count(10)
+        parked = await shelf.submit_count(100, state="parked")
         if dropped:
             await system.decide(system.command_of(parked.key), "drop")
         await system.submit_count(await system.add_product(1), 1)
         assert await prune(system.store, later()) == 0
-        assert shelf.kept(true, parked) == [True, True]
+        assert shelf.remaining(true, parked) == [True, True]
 
 
 async def test_a_count_that_an_operator_decided_stays(
@@ -167,27 +167,27 @@ async def test_a_count_that_an_operator_decided_stays(
     async with stock_system(
         database, tmp_path, counts={ERP: {"max_step": 5}}
     ) as system:
-        shelf = Shelf(system, await system.add_product(10))
-        decided = await shelf.count(100, state="parked")
+        shelf = CountedProduct(system, await system.add_product(10))
+        decided = await shelf.submit_count(100, state="parked")
         await system.decide(system.command_of(decided.key), "settle --applied")
-        nobodys = await shelf.count(10)
-        newest = await shelf.count(10)
+        nobodys = await shelf.submit_count(10)
+        newest = await shelf.submit_count(10)
         assert await prune(system.store, later()) == 1
-        assert shelf.kept(decided, nobodys, newest) == [True, False, True]
+        assert shelf.remaining(decided, nobodys, newest) == [True, False, True]
 
 
 async def test_the_newest_of_an_instance_stays_whatever_it_is(
     database: Place, tmp_path: Path
 ) -> None:
-    """It tells when the instance last brought something."""
+    """It shows when the connection last submitted a record."""
     async with stock_system(database, tmp_path) as system:
-        shelf = Shelf(system, await system.add_product(10))
-        await shelf.count(10)
+        shelf = CountedProduct(system, await system.add_product(10))
+        await shelf.submit_count(10)
         minute_ago = to_text(SystemClock().now() - timedelta(minutes=1))
-        late = await shelf.count(3, minute_ago, state="superseded")
+        late = await shelf.submit_count(3, minute_ago, state="superseded")
         await system.submit_count(await system.add_product(1), 1, by="another")
         assert await prune(system.store, later()) == 0
-        assert shelf.kept(late) == [True]
+        assert shelf.remaining(late) == [True]
 
 
 async def test_the_newest_command_stays_as_its_number_would_be_given_again(
@@ -195,10 +195,10 @@ async def test_the_newest_command_stays_as_its_number_would_be_given_again(
     tmp_path: Path,
 ) -> None:
     async with stock_system(database, tmp_path) as system:
-        shelf = Shelf(system, await system.add_product(10))
-        await shelf.count(10)
+        shelf = CountedProduct(system, await system.add_product(10))
+        await shelf.submit_count(10)
         minute_ago = to_text(SystemClock().now() - timedelta(minutes=1))
-        late = await shelf.count(3, minute_ago, state="superseded")
+        late = await shelf.submit_count(3, minute_ago, state="superseded")
         await system.submit(
             Fulfillment(key="parcel", order="nobody's", everything=True)
         )
@@ -210,16 +210,16 @@ async def test_a_count_that_was_in_quarantine_stays(
     database: Place, tmp_path: Path
 ) -> None:
     async with stock_system(database, tmp_path) as system:
-        shelf = Shelf(system, await system.add_product(10))
+        shelf = CountedProduct(system, await system.add_product(10))
         mended = shelf.level(10)
         bad = NewRecord(mended.key, None, "10 or so", "is no number", "")
         await system.store.records.accept(ERP, STORE, [bad], None, system.matcher)
-        assert await shelf.tell(mended) == "accepted"
+        assert await shelf.submit(mended) == "accepted"
         await system.await_state(system.command_of(mended.key), "applied")
-        usual = await shelf.count(10)
-        newest = await shelf.count(10)
+        usual = await shelf.submit_count(10)
+        newest = await shelf.submit_count(10)
         assert await prune(system.store, later()) == 1
-        assert shelf.kept(mended, usual, newest) == [True, False, True]
+        assert shelf.remaining(mended, usual, newest) == [True, False, True]
 
 
 @pytest.mark.parametrize("slice_seconds", [0.0, 1.0])
@@ -233,8 +233,8 @@ async def test_a_slice_ends_when_its_time_is_over(
             level = StockLevel(
                 key=f"k{number}", sku="NONE", quantity=1, as_of=to_text(clock.now())
             )
-            told = [record(level.key, level)]
-            await store.records.accept("erp", "main", told, None, matcher)
+            records = [record(level.key, level)]
+            await store.records.accept("erp", "main", records, None, matcher)
         await clock.advance(60)
         step = await store.retention.prune(to_text(clock.now()), slice_seconds)
         assert step.counts == (3 * COUNT_BATCH - 1 if slice_seconds else COUNT_BATCH)
@@ -246,10 +246,10 @@ async def test_after_a_restore_counts_with_an_adopted_effect_are_kept(
     tmp_path: Path,
 ) -> None:
     async with stock_system(database, tmp_path) as system:
-        shelf = Shelf(system, await system.add_product(10))
-        await shelf.count(10)
-        await shelf.count(7)
-        await shelf.count(7)
+        shelf = CountedProduct(system, await system.add_product(10))
+        await shelf.submit_count(10)
+        await shelf.submit_count(7)
+        await shelf.submit_count(7)
         columns = ("store", "adjustment_id", "at")
         ((name, id_, moment),) = rows_of(
             system.place, "stock_ledger", *columns, adjustment=-3
@@ -276,9 +276,9 @@ async def test_of_an_unknown_article_only_the_newest_stays(
             level = StockLevel(
                 key=f"k{number}", sku="NONE", quantity=1, as_of=to_text(clock.now())
             )
-            told = [record(level.key, level)]
-            told += [record("parcel", parcel)] * (number == 75)
-            await store.records.accept("erp", "main", told, None, matcher)
+            records = [record(level.key, level)]
+            records += [record("parcel", parcel)] * (number == 75)
+            await store.records.accept("erp", "main", records, None, matcher)
             await clock.advance(1)
         assert await prune(store, to_text(START), slice_seconds) == 0
         old = to_text(clock.now() + timedelta(days=1))
@@ -302,8 +302,8 @@ async def test_a_count_that_is_read_again_each_time_blocks_no_removal_of_others(
             level = StockLevel(
                 key=f"k{number}", sku="NONE", quantity=1, as_of=to_text(clock.now())
             )
-            told = [record(level.key, level)]
-            await store.records.accept("erp", "main", told, None, matcher)
+            records = [record(level.key, level)]
+            await store.records.accept("erp", "main", records, None, matcher)
             await clock.advance(1)
             await store.records.match(matcher, 10)
         old = to_text(clock.now())
@@ -317,7 +317,7 @@ async def test_a_count_that_is_read_again_each_time_blocks_no_removal_of_others(
 async def test_a_count_from_a_clock_that_was_ahead_blocks_no_removal_of_others(
     database: Place,
 ) -> None:
-    """It would look young for as long as the clock was ahead."""
+    """Otherwise it would look recent for as long as the clock was ahead."""
     clock = VirtualClock()
     async with started_store(database, clock) as store:
         matcher = Matcher(clock, 60)
@@ -326,8 +326,8 @@ async def test_a_count_from_a_clock_that_was_ahead_blocks_no_removal_of_others(
             level = StockLevel(
                 key=f"k{number}", sku="NONE", quantity=1, as_of=f"2026-02-0{number + 1}"
             )
-            told = [record(level.key, level)]
-            await store.records.accept("erp", "main", told, None, matcher)
+            records = [record(level.key, level)]
+            await store.records.accept("erp", "main", records, None, matcher)
             clock.set_back(ahead_seconds)
         await clock.advance(60)
         assert await prune(store, to_text(clock.now())) == 3

@@ -188,9 +188,9 @@ async def test_changes_of_a_product_do_not_read_its_lane(tmp_path: Path) -> None
             await store.deliveries.subscribe(BOOKS)
             await queue(store, count, lane="product:prod_1")
             change = payloads.stock_change(at=1, adjustment_id="adj_1")
-            text = payloads.envelope("inventory/level_update", change)
+            event = payloads.envelope("inventory/level_update", change)
             works = (
-                append_and_fold(store, text),
+                append_and_fold(store, event),
                 store.deliveries.fan_out(BOOKS, 9.0),
                 store.deliveries.claim(BOOKS),
             )

@@ -221,16 +221,19 @@ def test_a_replica_is_not_mistaken_for_a_primary(nodes: Nodes) -> None:
 
 
 def test_doctor_refuses_for_a_quorum_and_warns_otherwise(nodes: Nodes) -> None:
-    def text(*, quorum: bool) -> list[tuple[State, str]]:
+    def states_and_fixes(*, quorum: bool) -> list[tuple[State, str]]:
         found = storage.check_database(nodes.url, quorum=quorum)
         return [(each.state, each.fix) for each in found if each.check == "durability"]
 
-    assert text(quorum=True) == [(State.OK, "")]
-    assert text(quorum=False) == [(State.OK, "")]
+    assert states_and_fixes(quorum=True) == [(State.OK, "")]
+    assert states_and_fixes(quorum=False) == [(State.OK, "")]
     configure(nodes, fsync="off", synchronous_standby_names="")
-    assert [state for state, _ in text(quorum=True)] == [State.FAIL, State.FAIL]
-    assert [state for state, _ in text(quorum=False)] == [State.WARN]
-    assert "fsync = on" in text(quorum=False)[0][1]
+    assert [state for state, _ in states_and_fixes(quorum=True)] == [
+        State.FAIL,
+        State.FAIL,
+    ]
+    assert [state for state, _ in states_and_fixes(quorum=False)] == [State.WARN]
+    assert "fsync = on" in states_and_fixes(quorum=False)[0][1]
 
 
 @pytest.mark.parametrize(

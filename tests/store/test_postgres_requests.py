@@ -163,13 +163,13 @@ async def test_a_refusal_is_relayed(
     async def refuse(_: Mapping[str, Any]) -> Answer:
         raise raised
 
-    text = "failed: KeyError" if isinstance(raised, KeyError) else str(raised)
+    answer = "failed: KeyError" if isinstance(raised, KeyError) else str(raised)
     async with (
         joined(url, "a") as owner,
         joined(url, "b") as standby,
         serving(owner, jobs_pause=refuse),
     ):
-        with pytest.raises(error, match=text) as found:
+        with pytest.raises(error, match=answer) as found:
             await relay(standby).act("jobs/pause", ASKED)
         assert type(found.value) is error
         with pytest.raises(BackhaulError, match="no action is called 'a/b'"):
@@ -376,8 +376,8 @@ async def test_an_error_of_one_owner_stops_no_other_and_says_where_it_was_done(
         with pytest.raises(error) as found:
             await two.actions["jobs/pause"]({**ASKED, "name": "reconcile_full"})
         assert type(found.value) is error
-        text = f"not done for all stores: other: {refusal}. It was done for main"
-        assert str(found.value) == text
+        answer = f"not done for all stores: other: {refusal}. It was done for main"
+        assert str(found.value) == answer
         assert [member for member, _ in two.acted] == ["a"]
 
 
@@ -492,9 +492,9 @@ async def test_each_owner_changes_the_selected_rows_of_its_stores(
 ) -> None:
     async with two_owners(url, tmp_path, verb := f"{rows}/change") as two:
         asked = {"where": "", "expected": {"main": 1, "other": 2, "removed": 4}}
-        text = await two.actions[verb](asked | {"who": "ann"})
+        answer = await two.actions[verb](asked | {"who": "ann"})
         acted = [(member, part["store"]) for member, part in two.acted]
     assert acted == [("a", "main"), ("b", "other"), ("a", "removed")]
-    assert text == {"done": ["a", "b", "a"]}
+    assert answer == {"done": ["a", "b", "a"]}
     both = [{"waiting": 3, "problems": ["a"]}, {"waiting": 4, "problems": ["b"]}]
     assert combined(both) == {"waiting": 7, "problems": ["a", "b"]}

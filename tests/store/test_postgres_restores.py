@@ -67,11 +67,11 @@ async def test_after_a_restore_every_open_command_is_checked_before_it_is_sent(
     store = await owner_of(url)
     command = await plan(store, "ord_1")
     await store.stop()
-    text = await asyncio.to_thread(
+    checks = await asyncio.to_thread(
         in_process, "restore", "--fence", config=office.config
     )
-    assert (text.code, text.err) == (0, "")
-    assert text.out == (
+    assert (checks.code, checks.err) == (0, "")
+    assert checks.out == (
         "main: after the next start, no command is sent until the platform has been"
         " read\n"
     )
@@ -109,9 +109,9 @@ def test_a_file_is_restored_from_a_backup(office: Office, tmp_path: Path) -> Non
     with pytest.raises(BackhaulError, match="backhaul restore FILE"):
         database_at(tmp_path / "backhaul.db").hold_for_audit(["main"], CLOCK)
     for given in ((), ("--fence", "--drill"), ("--fence", "file.db")):
-        text = in_process("restore", *given, config=office.config)
-        assert text.code == 2
-        assert "give either a backup file" in text.err
+        checks = in_process("restore", *given, config=office.config)
+        assert checks.code == 2
+        assert "give either a backup file" in checks.err
 
 
 def archive(url: str) -> tuple[list[str], dict[str, str]]:
@@ -161,8 +161,8 @@ def test_a_failing_archive_is_found_and_ends_when_it_works(
     await_true(lambda: "archive_command" in archive(url)[1], "it fails")
     assert "failed attempts), and keeps all WAL" in archive(url)[1]["archive_command"]
     assert "archive_command" in ARCHIVE_FAILURES
-    text = [(each.check, each.state.name) for each in check_database(url)]
-    assert ("archive", "WARN") in text
+    checks = [(each.check, each.state.name) for each in check_database(url)]
+    assert ("archive", "WARN") in checks
     configure(archiving, "true")
     await_true(lambda: archive(url)[1] == {}, "it works")
     well, _ = archive(url)

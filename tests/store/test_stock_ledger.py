@@ -54,10 +54,10 @@ class ReportingStyle:
             adjustment=move.adjustment if self.has_changes else 0,
         )
         order = real.change.order_id if self.has_orders else None
-        text = structs.replace(
+        reported = structs.replace(
             real.change, adjustment_id=None, order_id=order, moves=(left,)
         )
-        return text, real.event if self.has_events else ""
+        return reported, real.event if self.has_events else ""
 
 
 CAUSES = [("ORDER_PLACED", "ord_1"), ("ORDER_PLACED", "ord_2"), ("CORRECTION", None)]
@@ -83,8 +83,8 @@ def trade(draw: st.DrawFn) -> tuple[ReportingStyle, list[RealMove]]:
             updated_at=f"2026-03-01T12:00:0{second}.{milli:03}Z",
             moves=(StockMove(Level("prod_1", variant, stock[variant]), delta, reason),),
         )
-        text = draw(st.sampled_from([(True, True), (True, False), (False, True)]))
-        real.append(RealMove(change, f"evt_{number}", *text))
+        reported = draw(st.sampled_from([(True, True), (True, False), (False, True)]))
+        real.append(RealMove(change, f"evt_{number}", *reported))
     return style, real
 
 
@@ -106,12 +106,12 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def ledger_of(
-    schema: str, text: Sequence[Told], in_a_slice: int = 1
+    schema: str, reported: Sequence[Told], in_a_slice: int = 1
 ) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(":memory:", factory=Connection)) as connection:
         connection.executescript(schema)
         ledger = Ledger(connection)
-        for number, (change, event) in enumerate(text, 1):
+        for number, (change, event) in enumerate(reported, 1):
             ledger.add("main", change, event)
             if number % in_a_slice == 0:
                 ledger.flush()
@@ -160,11 +160,11 @@ def test_moves_of_two_ids_are_two_even_if_all_else_is_equal(
     """In whole seconds, units of one order leave, return and leave at the same time."""
     move = StockMove(Level("prod_1", "var_1", 5), -1, "SALE")
     at = "2026-03-01T12:00:00.000Z"
-    text = [
+    reported = [
         (StockChange(id_, "prod_1", "ord_1", at, (move,)), "")
         for id_ in ("adj_1", "adj_2")
     ]
-    assert len(ledger_of(schema, text, in_a_slice)) == 2
+    assert len(ledger_of(schema, reported, in_a_slice)) == 2
 
 
 @given(shop=trade(), data=st.data())
@@ -172,10 +172,10 @@ def test_moves_of_two_ids_are_two_even_if_all_else_is_equal(
 def test_in_any_order_and_repetition_it_is_the_same_ledger(
     schema: str, shop: tuple[ReportingStyle, list[RealMove]], data: st.DataObject
 ) -> None:
-    text = reports(*shop)
-    again = data.draw(st.lists(st.sampled_from(text), max_size=6))
-    shuffled = data.draw(st.permutations(text + again))
-    assert ledger_of(schema, shuffled, data.draw(SLICES)) == ledger_of(schema, text)
+    reported = reports(*shop)
+    again = data.draw(st.lists(st.sampled_from(reported), max_size=6))
+    shuffled = data.draw(st.permutations(reported + again))
+    assert ledger_of(schema, shuffled, data.draw(SLICES)) == ledger_of(schema, reported)
 
 
 @given(shop=trade(), data=st.data())
@@ -185,9 +185,9 @@ def test_a_complete_history_is_the_ledger(
 ) -> None:
     style, real = shop
     real = [replace(one, by_history=True) for one in real]
-    text = reports(style, real)
-    again = data.draw(st.lists(st.sampled_from(text), max_size=6))
-    shuffled = data.draw(st.permutations(text + again))
+    reported = reports(style, real)
+    again = data.draw(st.lists(st.sampled_from(reported), max_size=6))
+    shuffled = data.draw(st.permutations(reported + again))
     found = ledger_of(schema, shuffled, data.draw(SLICES))
     assert found == sorted(row_of(one.change) for one in real)
 
@@ -200,7 +200,7 @@ def test_webhooks_alone_merge_no_two_distinguishable_moves(
     style, real = shop
     style = replace(style, has_events=style.has_events or style.whole_seconds)
     real = [replace(one, by_webhook=True, by_history=False) for one in real]
-    text = reports(style, real)
-    again = data.draw(st.lists(st.sampled_from(text), max_size=6))
-    shuffled = data.draw(st.permutations(text + again))
+    reported = reports(style, real)
+    again = data.draw(st.lists(st.sampled_from(reported), max_size=6))
+    shuffled = data.draw(st.permutations(reported + again))
     assert len(ledger_of(schema, shuffled, data.draw(SLICES))) == len(real)

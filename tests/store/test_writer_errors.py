@@ -96,10 +96,10 @@ async def test_a_caller_of_an_ended_thread_is_refused(
     ]
     waiting.append(writer.append(arrival(b"1")))
     async with asyncio.timeout(HANG_SECONDS):
-        text = await asyncio.gather(*waiting, return_exceptions=True)
+        errors = await asyncio.gather(*waiting, return_exceptions=True)
         with pytest.raises(WriterFailed, match=r"SystemExit.*Start the daemon again"):
             await watched
-    assert [type(error) for error in text] == [Busy] * 4
+    assert [type(error) for error in errors] == [Busy] * 4
     with pytest.raises(Busy, match="writing to the database failed"):
         writer.append(arrival(b"2"))
     assert (count(path, "inbox"), count(path, "kv")) == (0, 0)

@@ -60,7 +60,7 @@ async def test_an_invalid_date_ends_nothing(place: Place, date: str) -> None:
 
 
 @pytest.fixture
-def text() -> Iterator[list[Record]]:
+def failed_syncs() -> Iterator[list[Record]]:
     """Collect the log records of failed syncs."""
     records: list[Record] = []
 
@@ -74,7 +74,7 @@ def text() -> Iterator[list[Record]]:
 
 
 async def test_an_unexpected_error_is_logged_and_retried(
-    place: Place, monkeypatch: pytest.MonkeyPatch, text: list[Record]
+    place: Place, monkeypatch: pytest.MonkeyPatch, failed_syncs: list[Record]
 ) -> None:
     page, failures = PlatformClient.page, [IndexError("list index out of range")]
 
@@ -90,7 +90,7 @@ async def test_an_unexpected_error_is_logged_and_retried(
     async with running(place) as reconciler:
         await until(reconciler.filled.is_set, "the first reading")
     assert count(place.store.place, "orders") == 3
-    (record,) = text
+    (record,) = failed_syncs
     assert record["level"].name == "ERROR"
     assert (
         "IndexError: list index out of range; Backhaul keeps retrying"

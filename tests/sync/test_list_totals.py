@@ -103,7 +103,7 @@ async def test_a_page_that_comes_again_for_ever_ends(
         found = tuple(ListRow(str(id_), "", b"") for id_ in range(100))
         return ListPage(number, found, 100, "", total, True)
 
-    text: list[None] = []
-    found = await ids(ListPass(fetch, deletable, lambda: text.append(None)))
+    pages: list[None] = []
+    found = await ids(ListPass(fetch, deletable, lambda: pages.append(None)))
     assert set(found) == set(range(100))
-    assert text
+    assert pages

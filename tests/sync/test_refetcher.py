@@ -31,9 +31,9 @@ def rereader(
     arrived: list[None] | None = None,
     inbox: Inbox | None = None,
 ) -> Refetcher:
-    text: list[None] = [] if arrived is None else arrived
+    wakes: list[None] = [] if arrived is None else arrived
     context = StoreContext("main", place.clock, lambda: 0.5)
-    context.signals.events_arrived.connect(lambda: text.append(None))
+    context.signals.events_arrived.connect(lambda: wakes.append(None))
     queue = place.store.refetch_queue
     return Refetcher(context, place.client, inbox or place.store.inbox, queue)
 

@@ -229,15 +229,15 @@ async def test_an_outage_is_logged_once_and_so_is_its_end(
             place.platform.respond(path, message(500))
         for _ in range(5):
             await reconciler.poll()
-        text = warnings.count("reconcile.failed")
+        failures = warnings.count("reconcile.failed")
         # each list is logged once
-        assert text == 4
+        assert failures == 4
         place.platform.responses.clear()
         place.platform.respond("/inventory/history", document({"data": []}))
         place.platform.respond("/customers", document({"data": []}))
         for _ in range(2):
             await reconciler.poll()
-    assert warnings.count("reconcile.failed") == text
+    assert warnings.count("reconcile.failed") == failures
     assert warnings.count("reconcile.resumed") == 1
 
 
