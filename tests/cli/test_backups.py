@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def later() -> Iterator[list[str]]:
-    """Let the program be a later version; give the steps that it brings."""
+    """Make the program a later version; return its migrations."""
     with later_version() as steps:
         yield steps
 
@@ -66,7 +66,7 @@ def test_a_backup_is_made_tried_out_and_restored(office: Office) -> None:
 
 
 async def decide_since(office: Office, backup: Path) -> None:
-    """Drop a command and pause a job after the backup."""
+    """Discard a command and pause a job after the backup."""
     async with started_store(office.database) as store:
         command = await plan(store, "adjust", "prod_1")
         file_backup.copy(office.database, backup)
@@ -126,7 +126,7 @@ def test_pending_migrations_are_listed_and_then_applied(
 def test_a_database_from_before_the_upgrade_is_reported_as_such(
     command: list[str], lacks: str, office: Office
 ) -> None:
-    """It is read so from the new version's installation until its first start."""
+    """The database is old between the installation and the first start."""
     office.database.parent.mkdir(0o700)
     make_lacking(office.database, lacks)
     said = in_process(*command, config=office.config)

@@ -24,7 +24,7 @@ IDS = ["aa" * 16, "ab" * 16, "cc" * 16]
 
 @pytest.fixture
 def office(platform: ReferenceProcess) -> Iterator[Office]:
-    """No daemon, three parked commands, and two parked deliveries."""
+    """Return an office without a daemon, with three parked commands, two deliveries."""
     with office_of(platform) as started:
 
         async def fill() -> None:

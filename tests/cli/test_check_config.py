@@ -50,9 +50,9 @@ def test_a_good_configuration_is_summed_up(
     file = written(tmp_path, STORE)
     file.chmod(0o600)
     assert check(monkeypatch, "--config", str(file)) == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert told.out.splitlines() == [
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert printed.out.splitlines() == [
         f"ok  {file}",
         "state                      /var/lib/backhaul",
         "database                   /var/lib/backhaul/backhaul.db",
@@ -114,9 +114,9 @@ def test_findings_are_printed_one_a_line_on_stderr(
     file = written(tmp_path, f"{STORE}[log]\nlevel = 3\n[publik]\n")
     file.chmod(0o600)
     assert check(monkeypatch, "--config", str(file)) == 78
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.splitlines() == [
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
         f'{file}:6: log.level: must be "TRACE", "DEBUG", "INFO", "WARNING" or "ERROR"',
         f"{file}:7: publik: unknown setting (did you mean public?)",
     ]

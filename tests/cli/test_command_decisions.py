@@ -41,7 +41,7 @@ _NUMBERS = count_from(1)
 
 @pytest.fixture(scope="module")
 def office(platform: ReferenceProcess) -> Iterator[Office]:
-    """A running daemon that looks once and leaves what it does not find to people."""
+    """Run a daemon that checks once, and then parks commands."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in PARK.items():
             patch.setenv(name, value)
@@ -50,7 +50,7 @@ def office(platform: ReferenceProcess) -> Iterator[Office]:
 
 
 class Case:
-    """A parcel whose command was answered 500 and did not take effect."""
+    """A parcel whose command got a 500 and did not take effect."""
 
     def __init__(self, platform: ReferenceProcess, office: Office) -> None:
         self.platform = platform
@@ -69,7 +69,7 @@ class Case:
             self._ship_another()
 
     def _ship_another(self) -> None:
-        """Have a command taken: so many refused in a row would be an outage."""
+        """Let a command succeed: many failures in a row would count as an outage."""
         name = buy(self.platform)["number"]
         before = self._applied()
         file = f"fulfillments-after-{self.number}.csv"
@@ -125,9 +125,9 @@ def case(platform: ReferenceProcess, office: Office) -> Case:
 
 
 def test_all_that_is_known_is_on_one_screen(case: Case) -> None:
-    told = case.say("show")
-    assert told.code == 0
-    text = " ".join(told.out.split())
+    printed = case.say("show")
+    assert printed.code == 0
+    text = " ".join(printed.out.split())
     assert f"fulfill {case.order['name']} ({case.order['id']}) of store main" in text
     assert f"fulfillments-{case.number}.csv:2 (connector courier)" in text
     assert "nothing happens until an operator decides" in text
@@ -185,8 +185,8 @@ def test_an_operator_sees_the_request_and_confirms_it(
     answer: bytes, parcels: int, case: Case
 ) -> None:
     words = ("commands", "resend", case.id, "--reason", "x")
-    code, told = run_at_terminal(case.office.config, answer, *words)
-    shown = " ".join(told.split())
+    code, printed = run_at_terminal(case.office.config, answer, *words)
+    shown = " ".join(printed.split())
     assert f"POST /orders/{case.order['id']}/fulfill" in shown
     assert f'"trackingNumber":"{case.number}"' in shown
     assert "the order does not show the parcel" in shown
@@ -232,8 +232,8 @@ def test_commands_that_wait_for_an_operator_are_listed_first(case: Case) -> None
     (first,) = in_process(*words, "--json", config=case.office.config).json()
     assert (first["id"], first["state"]) == (case.id, "parked")
     total = count(case.office.database, COMMANDS_AND_TARGETS)
-    told = in_process(*words, config=case.office.config)
-    assert f"and {total - 1} more; see --limit" in told.err
+    printed = in_process(*words, config=case.office.config)
+    assert f"and {total - 1} more; see --limit" in printed.err
     none = in_process("commands", "list", "--kind", "target", config=case.office.config)
     assert "no command matches" in none.out
 

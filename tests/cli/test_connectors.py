@@ -20,7 +20,7 @@ HEADER = "order,tracking_company,tracking_number"
 
 @pytest.fixture
 def office() -> Iterator[Office]:
-    """A daemon that rests, beside a platform that is away."""
+    """Run an idle daemon whose platform does not answer."""
     office = Office("http://127.0.0.1:9", "svc_live_0123456789abcdef")
     (office.folder / "state").mkdir()
     open_store(office.database, SystemClock())
@@ -71,7 +71,7 @@ def test_a_bad_row_is_quarantined_edited_and_discarded(office: Office) -> None:
     assert "a record of the kind fulfill has no field colour" in refused.err
     refused = in_process("quarantine", "correct", row, config=config)
     assert "is not a shipment with a tracking number" in refused.err
-    good = ["--set", "order=1001"]  # its other values were read
+    good = ["--set", "order=1001"]  # its other values are valid
     assert said(office, "quarantine", "edit", row, *good)["row"] == row
     assert record_states(office) == ["waiting"] * 2
     again = in_process("quarantine", "drop", row, "--reason", "old", config=config)

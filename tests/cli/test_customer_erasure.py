@@ -54,9 +54,9 @@ def test_without_a_daemon_it_is_done_at_once(office: Office) -> None:
     assert EMAIL.encode() not in files_of(office)
     ((who, action),) = rows_of(office.database, "audit", "who", "action")
     assert (who.split(" (uid ")[1][-1], action) == (")", "forget")
-    told = in_process("customers", "erase", "cus_1", "--yes", config=office.config)
-    assert "no file in state_dir" in told.out
-    assert "Asha" not in told.out
+    printed = in_process("customers", "erase", "cus_1", "--yes", config=office.config)
+    assert "no file in state_dir" in printed.out
+    assert "Asha" not in printed.out
 
 
 def untouched(office: Office) -> bool:
@@ -66,7 +66,7 @@ def untouched(office: Office) -> bool:
 
 
 def customers_of(office: Office, order: str) -> list[dict[str, Any]]:
-    """Return the customer in the document of an order, if the order is mirrored."""
+    """Return the customer of a mirrored order."""
     documents = values_of(office.database, "orders", "document", id=order)
     return [json.loads(document).get("customer") or {} for document in documents]
 
@@ -81,8 +81,8 @@ def test_the_found_customer_is_shown_and_needs_confirmation(
     answer: bytes, office: Office
 ) -> None:
     words = ("customers", "erase", EMAIL)
-    code, told = run_at_terminal(office.config, answer, *words)
-    shown = " ".join(told.split())
+    code, printed = run_at_terminal(office.config, answer, *words)
+    shown = " ".join(printed.split())
     for what in (*WHOM, f"since {payloads.instant(0)}"):
         assert what in shown
     assert "Erase this customer? This cannot be undone. [y/N]" in shown
@@ -148,7 +148,7 @@ def test_a_dry_run_finds_a_guest_s_orders_by_e_mail(office: Office) -> None:
 def test_an_unknown_customer_is_refused_with_the_nearest_ones(
     typed: str, near: str, office: Office
 ) -> None:
-    """One is known by an order only."""
+    """One of them occurs only in an order."""
     other = {"id": "cus_7", "name": "Bela Other", "email": "bela@example.com"}
     order = payloads.order("ord_2", number=1002, customer=other)
     asyncio.run(fill(office, payloads.envelope("orders/create", order)))
@@ -186,7 +186,7 @@ def test_captures_are_rewritten_without_the_customer(office: Office) -> None:
 
 
 def test_captures_are_rewritten_when_the_command_is_repeated(office: Office) -> None:
-    """As where the program was ended in between: nobody knows the name any more."""
+    """The program may have stopped in between, when the name was already erased."""
     kept = office.folder / "state" / "march.jsonl"
     in_process("capture", str(kept), config=office.config)
     before = kept.read_bytes()
@@ -202,7 +202,7 @@ def test_a_damaged_capture_is_named_and_stays(office: Office) -> None:
     kept = office.folder / "state" / "march.jsonl"
     in_process("capture", str(kept), config=office.config)
     head, *events = kept.read_bytes().splitlines(keepends=True)
-    # Long enough for the damage not to be met while the head is read.
+    # long enough, so that the head is read without reaching the damage
     damaged = b"".join((head, *events * 50, b'"\xff"\n'))
     kept.write_bytes(damaged)
     said = in_process("customers", "erase", "cus_1", "--yes", config=office.config)
@@ -216,15 +216,15 @@ def test_a_blocked_rewrite_is_reported_and_the_erasure_succeeds(office: Office) 
     kept = office.folder / "state" / "march.jsonl"
     in_process("capture", str(kept), config=office.config)
     kept.with_name("march.jsonl.new").mkdir()
-    # It is a file, and nothing can be read at its beginning: not even by root.
+    # a file whose first bytes cannot be read, not even by root
     unreadable = kept.with_name("unreadable")
     unreadable.symlink_to("/proc/self/mem")
     said = in_process("customers", "erase", "cus_1", "--yes", config=office.config)
     unreadable.unlink()
-    told = said.out.replace("\n", "")
+    printed = said.out.replace("\n", "")
     assert said.code == 0
-    assert "march.jsonl (the e-mail and the name" in told
-    assert "unreadable (not read: " in told
+    assert "march.jsonl (the e-mail and the name" in printed
+    assert "unreadable (not read: " in printed
 
 
 def test_a_capture_keeps_the_events_of_another_store(office: Office) -> None:

@@ -33,7 +33,7 @@ def server() -> Iterator[Postgres]:
 
 @pytest.fixture
 def office() -> Iterator[Office]:
-    """A configuration with a database of three rows."""
+    """Return an office with a database of three rows."""
     made = Office(UNUSED_ADDRESS.removesuffix("/hook"), "svc_live_" + "0" * 40)
     open_store(made.database, SystemClock())
     for name in "abc":
@@ -43,7 +43,7 @@ def office() -> Iterator[Office]:
 
 
 def configure(office: Office, url: str) -> None:
-    """Write what the command has printed, with the password."""
+    """Configure what the command printed, with the password."""
     office.more = f'[database]\nurl = "{url}"\n'
     office.write()
 

@@ -83,12 +83,12 @@ PLANTED: list[tuple[Plant, str, str, str]] = [
     (planted.no_folder, "fail connector", "drop", "connectors check courier"),
 ]
 TIME_WILL_TELL = {"daemon", "scope"}
-"""What a sound installation is warned of before its first start."""
+"""The warnings for a healthy installation before its first start."""
 
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A mirror as a daemon leaves it at its end."""
+    """Return a mirror as a daemon leaves it when it stops."""
     kept = tmp_path_factory.mktemp("mirror") / "backhaul.db"
     with lone_office() as made:
         asyncio.run(fill(made, *orders(1)))
@@ -180,7 +180,7 @@ def test_a_secret_in_the_environment_is_reported(
 
 
 def test_an_unreadable_database_is_reported(tmp_path: Path) -> None:
-    """Elsewhere than in `state_dir`, whose own line says nothing of it."""
+    """The database is outside of `state_dir`, which has its own line."""
     (tmp_path / "closed").mkdir(0)
     script = "import sys; from pathlib import Path\n"
     script += "from backhaul.doctor.storage import check_database\n"
@@ -222,7 +222,7 @@ def test_problems_of_the_machine_are_found(office: Office, wrong: str) -> None:
 
 @contextmanager
 def hooked(platform: ReferenceProcess, address: str = UNUSED_ADDRESS) -> Iterator[str]:
-    """Subscribe; yields where the subscription is."""
+    """Subscribe to webhooks; yield the path of the subscription."""
     body = {"address": address, "topics": TOPICS}
     hook = platform.v1("POST", "/webhooks", body).data()
     try:
@@ -269,7 +269,9 @@ def test_the_reason_for_stopped_sending_is_reported_with_its_scope() -> None:
     (found,) = daemon.check(live, "main")
     assert found.state is State.FAIL
     assert "orders:write" in found.fix
-    assert "correct what it names" in found.fix  # as a restart, where two daemons work
+    assert (
+        "correct what it names" in found.fix
+    )  # as after a restart while two daemons run
 
 
 def test_a_pause_is_reported_with_its_end_and_its_reason() -> None:
@@ -282,7 +284,7 @@ def test_a_pause_is_reported_with_its_end_and_its_reason() -> None:
 
 
 async def test_a_throttling_platform_gets_no_further_requests() -> None:
-    """Doctor would wait in silence until the pause is over."""
+    """Otherwise the doctor would wait silently for the end of the pause."""
     scripted = Platform()
     problem = b'{"code":"RATE_LIMITED","detail":"slow"}'
     for path in (*outside.NEEDED, *outside.USEFUL):

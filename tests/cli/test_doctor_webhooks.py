@@ -39,9 +39,9 @@ async def examined(
     status: int = 200,
     counted: tuple[dict[str, int], dict[str, int]] = ({}, {}),
 ) -> Result:
-    """Examine a platform whose test delivery ended so, and was kept if it has a body.
+    """Check a platform whose test delivery had this result, stored if it has a body.
 
-    `counted` is what the daemon had refused before, and has afterwards.
+    `counted` is the number of refused webhooks before and after.
     """
     with lone_office() as office:
         settings, clock = context.settings(office.config), RunningClock()

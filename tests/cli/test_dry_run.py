@@ -29,12 +29,12 @@ VARIABLES = {
 
 
 def held(office: Office) -> int:
-    """Return how many commands the dry run holds back."""
+    """Return the number of commands on hold for the dry run."""
     return count(office.database, "commands", reason="dry run: not sent")
 
 
 def planned(platform: ReferenceProcess, office: Office) -> Document:
-    """Return an order of which a parcel was told, and what comes of it held back."""
+    """Return an order with a reported parcel, whose command is on hold."""
     order = buy(platform)
     name = order["number"]
     await_true(lambda: count(office.database, "orders", number=name), "the order")
@@ -51,9 +51,9 @@ def test_a_command_is_planned_and_sent_when_the_dry_run_is_over(
     with connected_process(platform) as started:
         office = started.office
         order = planned(platform, office)
-        told = in_process("status", config=office.config).out
-        assert "DRY RUN" in told
-        assert VARIABLES[variable] in told
+        printed = in_process("status", config=office.config).out
+        assert "DRY RUN" in printed
+        assert VARIABLES[variable] in printed
         plan = ("commands", "list", "--plan")
         (row,) = in_process(*plan, "--json", config=office.config).json()
         assert (row["method"], row["connection"]) == ("POST", "courier")
@@ -81,7 +81,7 @@ def sent(office: Office) -> list[bytes]:
 def test_an_uncertain_command_is_looked_up_and_not_sent_with_its_key(
     platform: ReferenceProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This platform takes each key once, so that the daemon would send it again."""
+    """This platform supports keys, so the daemon would send the command again."""
     monkeypatch.setenv("BACKHAUL_PUSH__DRY_RUN", "true")
     monkeypatch.setenv("BACKHAUL_PUSH__CHECK_AFTER", "0s")
     with connected_process(platform) as started:

@@ -30,7 +30,7 @@ def shipped(platform: ReferenceProcess) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def office(platform: ReferenceProcess, shipped: dict[str, Any]) -> Iterator[Office]:
-    """A daemon that ran: one parcel sent, one row waiting, two set aside."""
+    """Return an office: one parcel sent, one row unmatched, two quarantined."""
     number = shipped["number"]
     with connected_process(platform) as started:
         office = started.office
@@ -43,9 +43,9 @@ def office(platform: ReferenceProcess, shipped: dict[str, Any]) -> Iterator[Offi
         await_true(lambda: count(office.database, "quarantine") == 1, "the bad row")
         running = backhaul("status", "--json", config=office.config).json()
         assert running["daemon"]["public_url"].startswith("http://127.0.0.1:")
-        told = backhaul("status", config=office.config).out
-        assert "runs since" in told
-        assert "connector courier" in told
+        printed = backhaul("status", config=office.config).out
+        assert "runs since" in printed
+        assert "connector courier" in printed
         assert started.terminate() == 0
         yield office
 
@@ -106,9 +106,9 @@ def test_a_single_event_is_shown_as_it_came(office: Office) -> None:
     (id_, body), *_ = rows_of(office.database, "events", "id", "body", **fulfilled)
     found = listed(office, "events", "show", str(id_))
     assert found["body"] == body.decode()
-    told = in_process("events", "show", id_, config=office.config)
-    assert told.code == 0
-    assert "orders/fulfilled" in told.out
+    printed = in_process("events", "show", id_, config=office.config)
+    assert printed.code == 0
+    assert "orders/fulfilled" in printed.out
 
 
 def test_the_commands_are_those_of_the_database(office: Office) -> None:
@@ -157,8 +157,8 @@ def test_a_command_is_shown_with_its_attempts(office: Office) -> None:
     assert (attempt["outcome"], attempt["status"]) == ("confirmed", 200)
     assert (found["connection"], found["record"]["connection"]) == ("courier",) * 2
     assert re.fullmatch("([0-9a-f]{2})+", found["digest"])
-    told = in_process("commands", "show", id_[:8], config=office.config)
-    assert "confirmed" in told.out
+    printed = in_process("commands", "show", id_[:8], config=office.config)
+    assert "confirmed" in printed.out
 
 
 def test_the_quarantine_is_that_of_the_database(office: Office) -> None:
@@ -202,8 +202,8 @@ def test_a_waiting_record_is_listed_with_its_reason(office: Office) -> None:
     said = in_process("records", "waiting", config=office.config)
     assert "777777" in said.out
     assert "goes to quarantine 10m after it was received" in " ".join(said.err.split())
-    told = backhaul("status", config=office.config).out
-    assert "1 records waiting  > backhaul records waiting" in told
+    printed = backhaul("status", config=office.config).out
+    assert "1 records waiting  > backhaul records waiting" in printed
 
 
 def test_status_counts_the_existing_rows(office: Office) -> None:
@@ -217,9 +217,9 @@ def test_status_counts_the_existing_rows(office: Office) -> None:
         1,
     )
     assert found["commands"] == {"applied": 1}
-    told = backhaul("status", config=office.config)
-    assert told.code == 0
-    assert "is not running; start it with: backhaul run" in told.out
+    printed = backhaul("status", config=office.config)
+    assert printed.code == 0
+    assert "is not running; start it with: backhaul run" in printed.out
 
 
 def test_why_shows_the_whole_timeline_of_an_order(
@@ -239,9 +239,9 @@ def test_why_shows_the_whole_timeline_of_an_order(
         assert step in life
     moments = [row["at"] for row in found["timeline"]]
     assert moments == sorted(moments)
-    told = in_process("why", "order", shipped["name"], config=office.config)
+    printed = in_process("why", "order", shipped["name"], config=office.config)
     for word in ("orders/fulfilled", "fulfillments-1.csv:2", "confirmed", "applied"):
-        assert word in told.out.replace("\n", "")
+        assert word in printed.out.replace("\n", "")
 
 
 def test_why_knows_products_and_skus(office: Office, shipped: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ LINE = raising.__code__.co_firstlineno + 2
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
+    ("error", "code", "printed"),
     [
         (Fatal("no"), 1, "no\n"),
         (PortInUse("port 8750 is taken"), 69, "port 8750 is taken\n"),
@@ -84,10 +84,10 @@ LINE = raising.__code__.co_firstlineno + 2
     ids=repr,
 )
 def test_an_error_ends_in_its_code_and_lines(
-    error: BaseException, code: int, told: str, capfd: pytest.CaptureFixture[str]
+    error: BaseException, code: int, printed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(raising(error), []) == code
-    assert capfd.readouterr() == ("", told)
+    assert capfd.readouterr() == ("", printed)
 
 
 def test_a_successful_command_exits_with_zero() -> None:
@@ -99,10 +99,10 @@ def test_debug_adds_the_traceback_without_secrets(
 ) -> None:
     error = KeyError("canary-known svc_live_" + "x" * 24)
     assert run(raising(error), ["--debug"], Redactor(["canary-known"])) == 70
-    told = capsys.readouterr().err
-    assert "Traceback" in told
-    assert "KeyError: '[redacted] [redacted]'" in told
-    assert told.endswith(BUG.format(line=LINE))
+    printed = capsys.readouterr().err
+    assert "Traceback" in printed
+    assert "KeyError: '[redacted] [redacted]'" in printed
+    assert printed.endswith(BUG.format(line=LINE))
 
 
 def test_debug_adds_nothing_to_an_expected_error(
@@ -128,7 +128,7 @@ raise SystemExit(run(command, [], redactor))
 
 
 def crashed(format: str) -> str:
-    """Return what a program says whose log is set up, as the daemon's is."""
+    """Return the output of a program with the daemon's log configuration."""
     command = [sys.executable, "-c", CRASHING.replace("FORMAT", format)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (70, "")
@@ -138,7 +138,7 @@ def crashed(format: str) -> str:
 
 
 def test_the_log_of_a_service_names_the_bug_that_ended_it() -> None:
-    """Nobody sits before it to try again with --debug."""
+    """No operator is there to run it again with --debug."""
     line = json.loads(crashed("json").splitlines()[0])
     assert (line["action"], line["level"]) == ("program.crashed", "ERROR")
     assert line["exception"].startswith("Traceback (most recent call last):\n")
@@ -163,7 +163,7 @@ raise SystemExit(run(lambda: print("a row"), []))
 def test_an_argument_that_is_no_text_is_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Where it has to be text; the name of a file may be any bytes."""
+    """The argument must be text; only file names may be any bytes."""
 
     def command() -> None:
         "\udcff".encode()
@@ -184,8 +184,8 @@ def test_a_full_disk_behind_the_output_is_no_bug() -> None:
             text=True,
             check=False,
         )
-    told = "the output: no space left on device\n"
-    assert (done.returncode, done.stderr) == (75, told)
+    printed = "the output: no space left on device\n"
+    assert (done.returncode, done.stderr) == (75, printed)
 
 
 def test_no_secret_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

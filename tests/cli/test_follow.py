@@ -56,7 +56,7 @@ def following(config: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def rows(process: subprocess.Popen[str], **wanted: object) -> Iterator[dict[str, Any]]:
-    """Yield the rows that come, up to the one with these values."""
+    """Yield the new rows, up to the row with these values."""
     assert process.stdout is not None
     for line in process.stdout:
         row = json.loads(line)
@@ -118,7 +118,7 @@ def followed(
     *,
     as_json: bool = True,
 ) -> str:
-    """Follow a list that is different at each look; return what is printed."""
+    """Follow a list that changes at each poll; return the output."""
     looks = iter(states)
     now = [next(looks)]
 

@@ -30,9 +30,9 @@ OLD_WORDS = {
 
 
 NARROW = "78"
-"""The columns of a terminal that shows every help text as it is written."""
+"""The width of a terminal that shows every help text without wrapping."""
 PASSED_ON = "reference"
-"""Another program prints the help of this command."""
+"""The help of this command comes from another program."""
 
 
 def found(path: str) -> Any:
@@ -71,14 +71,14 @@ def test_an_old_word_is_a_hidden_alias(old: str, new: str) -> None:
 
 
 def all_words(command: Any, path: str = "") -> Iterator[str]:
-    """Yield the path of a command or group, and of all below, also of hidden ones."""
+    """Yield the path of a command or group and of all subcommands, also hidden ones."""
     yield path
     for word, below in getattr(command, "commands", {}).items():
         yield from all_words(below, f"{path} {word}".strip())
 
 
 def written_lines(command: Any) -> list[str]:
-    """Return the lines of a help text that are shown as they are written.
+    """Return the lines of a help text as they are shown.
 
     The lines of the first paragraph are joined.
     """

@@ -151,14 +151,14 @@ def test_a_refused_key_writes_nothing(
     wrong.write_text("svc_live_wrong\n")
     said = init(folder, platform.public_url, wrong)
     assert (said.code, files_in(folder)) == (1, [])
-    told = " ".join(said.out.split())
-    assert "the platform refuses the key (401 API_KEY_INVALID" in told
-    assert "and enter it here" in told
-    assert "backhaul-init-" not in told, "the temporary folder is nobody's business"
+    printed = " ".join(said.out.split())
+    assert "the platform refuses the key (401 API_KEY_INVALID" in printed
+    assert "and enter it here" in printed
+    assert "backhaul-init-" not in printed, "the temporary folder is nobody's business"
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "printed"),
     [
         (("--url", "http://shop.example"), "anyone on the way could read the API key"),
         (("--url", "https://"), "must be a URL such as"),
@@ -168,7 +168,7 @@ def test_a_refused_key_writes_nothing(
 )
 def test_an_invalid_value_is_refused_before_any_prompt(
     given: tuple[str, str],
-    told: str,
+    printed: str,
     platform: ReferenceProcess,
     key_file: Path,
     tmp_path: Path,
@@ -176,7 +176,7 @@ def test_an_invalid_value_is_refused_before_any_prompt(
     folder = tmp_path / "new"
     said = init(folder, platform.public_url, key_file, *given)
     assert (said.code, files_in(folder)) == (2, [])
-    assert told in " ".join(said.err.replace("│", " ").split())
+    assert printed in " ".join(said.err.replace("│", " ").split())
 
 
 def test_without_a_terminal_the_missing_option_is_named(tmp_path: Path) -> None:

@@ -121,9 +121,9 @@ def test_an_unknown_job_is_refused_with_the_known_ones(office: Office) -> None:
 
 
 def runs_by_operator(office: Office) -> list[tuple[str, str, str]]:
-    """Return job, outcome and detail of each run that an operator asked for.
+    """Return job, outcome and detail of each run that an operator requested.
 
-    Not all lists may have been read for the first time by then.
+    The backfill may not be complete by then.
     """
     some = re.compile("read [0-4] of 4 lists")
     return sorted(

@@ -38,7 +38,7 @@ BAD = Bad(
 
 
 async def fill(office: Office) -> None:
-    """Sell a lamp; quarantine three rows of another name of it, and a bad row."""
+    """Sell a lamp; quarantine three rows with another name of it, and a bad row."""
     async with started_store(office.database) as store:
         variants = [payloads.variant("v_1", sku="LAMP-02")]
         product = payloads.product(title="Lamp", variants=variants)

@@ -35,7 +35,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def told(folder: Path, more: str, *arguments: str) -> tuple[int, str]:
+def run_with(folder: Path, more: str, *arguments: str) -> tuple[int, str]:
     """Run a command with a configuration; return its exit code and its errors."""
     file = written(folder, f'state_dir = "{folder}/state"\n{STORE}{more}')
     file.chmod(0o600)
@@ -50,14 +50,14 @@ def told(folder: Path, more: str, *arguments: str) -> tuple[int, str]:
 def test_the_error_says_which_package_to_install(
     command: str, more: str, tmp_path: Path
 ) -> None:
-    code, errors = told(tmp_path, more, command)
+    code, errors = run_with(tmp_path, more, command)
     assert code == 78
     assert errors.count(INSTALL) == 1
     assert "needs the package psycopg, which is not installed" in errors
 
 
 def test_a_move_says_what_to_install(tmp_path: Path) -> None:
-    code, errors = told(tmp_path, "", "migrate", "--to", URL)
+    code, errors = run_with(tmp_path, "", "migrate", "--to", URL)
     assert code == 2
     assert errors.count(INSTALL) == 1
 
@@ -65,7 +65,10 @@ def test_a_move_says_what_to_install(tmp_path: Path) -> None:
 def test_a_file_and_the_connector_of_a_file_need_no_driver(tmp_path: Path) -> None:
     file = tmp_path / "erp.db"
     file.touch()
-    assert told(tmp_path, ERP.format(f"sqlite:///{file}"), "check-config") == (0, "")
+    assert run_with(tmp_path, ERP.format(f"sqlite:///{file}"), "check-config") == (
+        0,
+        "",
+    )
     needed = run(
         f"{BLOCKED}import backhaul.app.daemon, backhaul_connectors.sql.database"
     )

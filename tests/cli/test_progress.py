@@ -42,8 +42,8 @@ def test_at_a_terminal_a_bar_grows_to_its_end(config: Path) -> None:
 def test_progress_without_a_terminal_is_plain_lines(config: Path) -> None:
     said = backhaul(*COMMAND, config=config)
     assert said.code == 0, said.err
-    told = [line for line in said.err.splitlines() if line.startswith("main: ")]
-    assert told == [f"main: {n} of {ORDERS} orders" for n in (LINE_ROWS, ORDERS)]
+    printed = [line for line in said.err.splitlines() if line.startswith("main: ")]
+    assert printed == [f"main: {n} of {ORDERS} orders" for n in (LINE_ROWS, ORDERS)]
     assert not {"\x1b", "\r", "━"} & set(said.out + said.err)
 
 

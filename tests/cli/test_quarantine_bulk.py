@@ -36,7 +36,7 @@ def rows(number: int) -> list[NewRecord]:
 
 @pytest.fixture
 def office(platform: ReferenceProcess) -> Iterator[Office]:
-    """No daemon, and five rows in quarantine: four of one SKU, and a bad one."""
+    """Return an office without a daemon: five quarantined rows, four of one SKU."""
     with office_of(platform) as started:
 
         async def fill() -> None:

@@ -42,7 +42,7 @@ HOSTILE = '=HYPERLINK("http://x")'
 
 @pytest.fixture(scope="module")
 def office() -> Iterator[Office]:
-    """A mirror of thirteen hundred orders, one with a line that is a formula."""
+    """Return an office with 1,300 mirrored orders, one with a formula in a line."""
     line = payloads.item("li_x", sku="-5", title=HOSTILE, quantity=7, unitPrice="-5.00")
     odd = payloads.order("ord_x", number=7, items=[line])
     with lone_office() as found:
@@ -60,8 +60,8 @@ def ask(office: Office, *arguments: object) -> str:
 def test_a_query_is_printed_as_a_table_or_for_programs(office: Office) -> None:
     sql = "SELECT number, name FROM orders WHERE number < 1003 ORDER BY number"
     expected = [(7, "#7"), (1001, "#1001"), (1002, "#1002")]
-    told = ask(office, "query", sql)
-    assert [word in told for word in ("number", "name", "1001", "#1002")] == [True] * 4
+    shown = ask(office, "query", sql)
+    assert [word in shown for word in ("number", "name", "1001", "#1002")] == [True] * 4
     as_json = json.loads(ask(office, "query", sql, "--json"))
     assert [(row["number"], row["name"]) for row in as_json] == expected
     lines = ask(office, "query", sql, "--jsonl").splitlines()
@@ -74,8 +74,8 @@ TWINS = "SELECT 1 AS id, 'first' AS word, 2 AS id, 'second' AS word"
 
 
 def test_columns_of_one_name_keep_their_own_values(office: Office) -> None:
-    told = ask(office, "query", TWINS).split()
-    assert [told.count(word) for word in ("first", "second")] == [1, 1]
+    shown = ask(office, "query", TWINS).split()
+    assert [shown.count(word) for word in ("first", "second")] == [1, 1]
     table = list(csv.reader(io.StringIO(ask(office, "query", TWINS, "--csv"))))
     assert table == [["id", "word"] * 2, ["1", "first", "2", "second"]]
 
@@ -123,8 +123,8 @@ def test_an_invalid_query_is_refused_in_words(
     assert count(office.database, "orders") == before
 
 
-class HurriedClock(SystemClock):
-    """A clock on which a second goes by with every look."""
+class FastClock(SystemClock):
+    """A clock that advances by a second with every call."""
 
     def __init__(self) -> None:
         self.looks = count_from(0)
@@ -138,7 +138,7 @@ def test_a_query_that_takes_too_long_is_stopped(office: Office) -> None:
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
         " SELECT count(*) FROM n"
     )
-    clock = HurriedClock()
+    clock = FastClock()
     with database_at(office.database).console(clock) as asker:
         with pytest.raises(BackhaulError, match="stopped after 5 s"):
             asker.query(endless)
@@ -247,7 +247,7 @@ def test_a_full_disk_is_reported_and_leaves_nothing_behind(tmp_path: Path) -> No
 
 
 def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
-    """As does a device: root would have put a file in the place of /dev/null."""
+    """The same holds for a device: root could have replaced /dev/null by a file."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -294,7 +294,7 @@ def test_an_export_that_cannot_be_is_refused(
 @pytest.mark.programs
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_pipe_gets_utf_8_whatever_the_locale(encoding: str, office: Office) -> None:
-    """Or else a name with a letter that the locale lacks ends it as a bug."""
+    """Otherwise a letter outside of the locale would cause a crash."""
     command = [sys.executable, "-m", "backhaul", "query", "SELECT 'Łódź ₹'", "--csv"]
     done = subprocess.run(
         [*command, "--config", str(office.config)],
@@ -309,12 +309,12 @@ def test_a_pipe_gets_utf_8_whatever_the_locale(encoding: str, office: Office) ->
 @pytest.mark.programs
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 @pytest.mark.parametrize(
-    ("sql", "code", "told"),
+    ("sql", "code", "shown"),
     [("SELECT 'Łódź'".encode(), 0, "Łódź"), (b"SELECT '\xff'", 1, "is not UTF-8")],
     ids=["text", "no-text"],
 )
 def test_a_statement_on_stdin_is_utf_8(
-    sql: bytes, code: int, told: str, encoding: str, office: Office
+    sql: bytes, code: int, shown: str, encoding: str, office: Office
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "backhaul", "query", "-", "--config", office.config],
@@ -324,7 +324,7 @@ def test_a_statement_on_stdin_is_utf_8(
         check=False,
     )
     assert done.returncode == code
-    assert told in (done.stdout + done.stderr).decode()
+    assert shown in (done.stdout + done.stderr).decode()
     assert b"a bug" not in done.stderr
 
 
@@ -339,7 +339,7 @@ def test_a_reader_that_goes_away_is_no_bug(office: Office) -> None:
 
 
 def _readers() -> dict[str, list[str]]:
-    """Programs that people open a database with, as far as they are here."""
+    """Return the installed programs that can open a database."""
     scripts = Path(sys.executable).parent
     shell = shutil.which("sqlite3")
     question = "SELECT * FROM open_orders"

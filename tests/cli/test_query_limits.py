@@ -29,12 +29,12 @@ NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 
 
 def numbered(shown: str, end: str = "") -> str:
-    """Return a query that shows something for each number there is."""
+    """Return a query with a row for each number."""
     return " ".join((NUMBERS, "SELECT", shown, "FROM n", end))
 
 
 def listed(shown: str, times: int) -> str:
-    """Return a query that shows something in many columns."""
+    """Return a query with many columns."""
     columns = ", ".join(f"{shown} AS c{number}" for number in range(times))
     return f"SELECT {columns}"
 
@@ -151,7 +151,7 @@ WORDS = (
     "SQLite says: table sqlite_master may not be modified",
 )
 BESIDE = {"backhaul.db-wal", "backhaul.db-shm"}
-"""What each reader makes when there is none; empty as long as nothing is written."""
+"""The files that each reader creates; empty while nothing is written."""
 
 
 @pytest.mark.parametrize("sql", REFUSED)
@@ -168,7 +168,7 @@ def test_a_statement_that_writes_is_refused_before_it_runs(
 
 
 def _state(office: Office) -> tuple[object, ...]:
-    """What a write would change: the database, and the files beside it."""
+    """Return what a write would change: the database, and the files beside it."""
     names = {path.name for path in office.database.parent.iterdir()}
     log = office.database.with_name("backhaul.db-wal")
     size = log.stat().st_size if log.exists() else 0
@@ -243,7 +243,7 @@ BIG = [
     ("SELECT replace(hex(zeroblob(1000000)), '0', 'a long text')", "larger than 16 MB"),
     ("SELECT quote(zeroblob(9000000))", "larger than 16 MB"),
     (numbered("group_concat(hex(i))"), "larger than 16 MB|stopped after"),
-    # A fast machine needs all memory before the time is over.
+    # a fast machine uses all memory before the timeout
     (numbered("json_group_array(i)"), "256 MB of memory|stopped after"),
     (numbered("zeroblob(1000000)"), "more than 64 MB|stopped after"),
     (numbered("i AS " + "a" * 50_000), "more than 64 MB|stopped after"),
@@ -316,7 +316,7 @@ def test_a_table_has_narrower_bounds_and_names_the_other_forms(office: Office) -
     ids=["one value", "many values", "many rows"],
 )
 def test_the_program_stays_small(sql: str, form: str, office: Office) -> None:
-    """Where it took 4 GB: the program may not have more than 1 GB of addresses."""
+    """The query once used 4 GB; the process is limited to 1 GB of address space."""
 
     def bound() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
@@ -336,7 +336,7 @@ def test_the_program_stays_small(sql: str, form: str, office: Office) -> None:
 
 @pytest.mark.programs
 def test_a_call_that_never_ends_stops_the_program(office: Office) -> None:
-    """SQLite cannot interrupt it: instr() of two long values compares for minutes."""
+    """SQLite cannot interrupt instr() of two long values, which takes minutes."""
     long, longer = "zeroblob(8000000)", "zeroblob(16000000)"
     sql = f"SELECT instr({longer}, CAST({long} || x'01' AS BLOB))"
     program = (

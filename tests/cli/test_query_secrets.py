@@ -169,7 +169,7 @@ def test_no_join_shows_a_secret(
 
 
 def test_the_bare_connection_would_show_it(office: Office) -> None:
-    """So that the tests above do not pass because nothing is there."""
+    """This proves that the secrets are in the database at all."""
     joined = (
         "WITH g(secret) AS (VALUES ('z'))"
         " SELECT secret FROM g FULL JOIN users USING (secret)"
@@ -182,7 +182,7 @@ def test_the_bare_connection_would_show_it(office: Office) -> None:
 
 
 def test_no_other_column_is_named_like_a_secret(asker: SqlConsole) -> None:
-    """A new one must be withheld too, or be named here."""
+    """A new column must be hidden too, or be listed here."""
     known = {"webhook_secrets.fingerprint", "commands.key_fingerprint"}
     query = (
         "SELECT m.name || '.' || c.name"

@@ -34,7 +34,7 @@ def office(reference: ReferenceProcess) -> Iterator[Office]:
 
 
 def unlike(reference: ReferenceProcess, office: Office) -> list[str]:
-    """Compare all but the moves of stock: a first reading asks for no history."""
+    """Compare all but the stock movements: a backfill reads no history."""
     found = differences(reference.state(), office.database)
     return [text for text in found if "stock move" not in text]
 
@@ -81,19 +81,19 @@ def test_a_list_that_is_not_proved_is_named(office: Office) -> None:
 
 
 def full_syncs(office: Office) -> int:
-    """Return how many lists were read to their end."""
+    """Return the number of completed passes."""
     with lists(office.database) as reader:
         return sum(p.job == "full" and bool(p.ended_at) for p in reader.passes(ALL))
 
 
 def newest_polled(office: Office) -> str | None:
-    """Return the newest change of a product that a poll saw."""
+    """Return the time of the newest change of a product that a poll read."""
     with database_at(office.database).readable() as store:
         return asyncio.run(store.mirror.get("polled:main:products"))
 
 
 def missed(reference: ReferenceProcess, office: Office) -> int:
-    """Add a product; return how many the command finds that no earlier poll found."""
+    """Add a product; return how many missed products the command finds."""
     made = reference.v1("POST", "/products", {"title": "New", "price": "1.00"})
     assert made.status == 201
     passes = backhaul("reconcile", "--json", config=office.config).json()
@@ -132,7 +132,7 @@ def test_an_unreachable_platform_is_reported(
 
 
 def test_only_the_named_store_is_queried(office: Office) -> None:
-    """Another one that is away is no reason to read nothing."""
+    """An outage of another store does not stop the read."""
     key = 'api_key = "svc_live_' + "0" * 40 + '"'
     away = f'[stores.away]\nbase_url = "{unused_url()}"\n{key}\n'
     away += 'webhook_secrets = ["whsec_other"]\n'

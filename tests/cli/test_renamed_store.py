@@ -71,10 +71,10 @@ def lines(office: Office, *words: str) -> list[str]:
 def test_check_config_lists_the_work_left_behind(office: Office) -> None:
     assert not any("no store" in line for line in lines(office, "check-config"))
     rename(office)
-    told = (
+    printed = (
         f"no store main but it has {OPEN}: {MEND}, then park and discard each command"
     )
-    assert told in lines(office, "check-config")
+    assert printed in lines(office, "check-config")
 
 
 def test_work_left_behind_can_be_listed_by_the_old_name(
@@ -110,7 +110,7 @@ def test_doctor_reports_the_work_left_behind_with_its_fix(office: Office) -> Non
 async def test_the_daemon_logs_the_work_left_behind_once_at_its_start(
     office: Office,
 ) -> None:
-    """What is open for a store that is there is no news."""
+    """Open work of a configured store is not reported."""
     rename(office)
     write(office, WORK, "shop")
     store = open_store(office.database, SystemClock())
@@ -125,12 +125,12 @@ async def test_the_daemon_logs_the_work_left_behind_once_at_its_start(
     daemon.stop()
     await running
     logger.remove(sink)
-    told = [line for line in log if line[0] == "store.stranded"]
+    printed = [line for line in log if line[0] == "store.stranded"]
     said = (
         f"the configuration has no store main, but the database has its {OPEN}:"
         f" {MEND}, then park and discard each command"
     )
-    assert told == [("store.stranded", "main", said)]
+    assert printed == [("store.stranded", "main", said)]
 
 
 def _line(message: Any) -> tuple[str, str, str]:
@@ -142,7 +142,7 @@ def _line(message: Any) -> tuple[str, str, str]:
 async def test_work_left_behind_is_an_alert_until_nothing_is_open(
     office: Office,
 ) -> None:
-    """For which stores something is open is known without what the names are."""
+    """The alert needs only the names of the stores with open work."""
     write(office, (("planned", "adjust"),), "shop")
     store = SqliteStore(office.database, SystemClock())
     needs = store.alert_conditions

@@ -29,8 +29,8 @@ def daemon(platform: ReferenceProcess) -> Iterator[DaemonProcess]:
         yield started
 
 
-def set_aside(office: Office) -> int:
-    """Lose the orders, and quarantine their events; return how many they are."""
+def quarantine_orders(office: Office) -> int:
+    """Delete the orders, and quarantine their events; return their number."""
     delete_rows(office.database, "orders")
     quarantined = {"state": "quarantined"}
     overwrite(office.database, "event_outcomes", quarantined, kind="order")
@@ -42,7 +42,7 @@ def test_the_running_daemon_folds_again_and_so_does_the_command_alone(
 ) -> None:
     office = daemon.office
     for daemon_runs in (True, False):
-        moved = set_aside(office)
+        moved = quarantine_orders(office)
         refold = ("events", "reprocess", "--state", "quarantined", "--json")
         done = backhaul(*refold, config=office.config).json()
         assert sum(done.values()) == moved > 0
@@ -57,8 +57,8 @@ def test_reprocess_needs_a_selection_of_events(daemon: DaemonProcess) -> None:
     for given in ((), ("--all", "--state", "stale"), ("--since", "yesterday")):
         said = in_process("events", "reprocess", *given, config=config)
         assert said.code == 2, said.out
-    told = in_process("events", "reprocess", "999999", config=config)
-    assert told.out == "reprocessed: no event matches\n"
+    printed = in_process("events", "reprocess", "999999", config=config)
+    assert printed.out == "reprocessed: no event matches\n"
 
 
 def test_an_unreachable_daemon_stops_the_command(

@@ -54,7 +54,7 @@ def applied(office: Office) -> int:
 
 
 def delivered(office: Office) -> int:
-    """Return how many webhooks are stored."""
+    """Return the number of stored webhooks."""
     return count(office.database, "events", source="delivery")
 
 
@@ -103,10 +103,10 @@ def test_bad_rows_are_quarantined_and_good_ones_go_on(
         )
         await_true(lambda: count(office.database, "quarantine") == 3, "three bad rows")
         await_true(lambda: shipment_numbers(platform, order), "the good row went out")
-        told = dict(quarantined(office))
-        assert told["fulfillments-2.csv:5"] == f"order {gone['name']} is cancelled"
-        assert "from 1 to 1000000, not -2" in told["fulfillments-2.csv:6"]
-        assert told["fulfillments-2.csv:7"] == "the order is empty"
+        printed = dict(quarantined(office))
+        assert printed["fulfillments-2.csv:5"] == f"order {gone['name']} is cancelled"
+        assert "from 1 to 1000000, not -2" in printed["fulfillments-2.csv:6"]
+        assert printed["fulfillments-2.csv:7"] == "the order is empty"
         waiting = values_of(office.database, "records", "reason", state="waiting")
         assert len(waiting) == 22
         assert "order '999999' is not known" in waiting
@@ -158,9 +158,9 @@ def test_a_key_without_the_scope_stops_sending_and_keeps_the_work(
             assert (len(screen) < 24, max(map(cell_len, screen)) <= 80) == (True, True)
             assert started.terminate() == 0
             lines = started.log.read_text().splitlines()
-            told = [line for line in lines if '"push.stopped"' in line]
-            assert len(told) == 1
-            assert "the API key does not hold the scope" in told[0]
+            printed = [line for line in lines if '"push.stopped"' in line]
+            assert len(printed) == 1
+            assert "the API key does not hold the scope" in printed[0]
 
 
 def stopped(office: Office) -> dict[str, str]:
@@ -222,7 +222,7 @@ def test_a_full_disk_is_answered_503_until_there_is_room(
             )
             return answer.status_code
 
-        # What else the daemon writes meanwhile may fill no room that is left: none is.
+        # leave no space, so that other writes of the daemon cannot change the result
         assert [deliver(number) for number in range(3)] == [200] * 3
         with limited(started.process.pid, resource.RLIMIT_FSIZE, 0):
             assert [deliver(number) for number in range(3, 6)] == [503] * 3
@@ -236,7 +236,7 @@ REFUSALS = "a line on stderr, an exit code, and no traceback"
 
 
 def refused(office: Office) -> tuple[int, str]:
-    """Start a daemon that cannot start; return its code and its one line."""
+    """Start a daemon that cannot start; return its exit code and its error line."""
     said = backhaul("run", config=office.config)
     assert "Traceback" not in said.err, REFUSALS
     lines = [line for line in said.err.splitlines() if not is_log(line)]
@@ -331,7 +331,7 @@ def test_a_state_folder_with_a_long_name_is_reported(
 def test_a_clean_stop_leaves_no_log_beside_the_database(
     platform: ReferenceProcess,
 ) -> None:
-    """A log that is left would be taken for that of another database."""
+    """A remaining log could be applied to another database."""
     with connected_process(platform) as started:
         office = started.office
         order = buy(platform)

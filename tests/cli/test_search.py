@@ -39,8 +39,8 @@ def test_without_a_daemon_the_index_is_made_at_once(office: Office) -> None:
     assert made.json() == {}
     (found,) = in_process("search", "asha", "--json", config=office.config).json()
     assert (found["kind"], found["id"], found["title"]) == ("order", "ord_1", "#1001")
-    told = in_process("search", "asha", config=office.config)
-    assert ["#1001" in told.out, told.err] == [True, ""]
+    printed = in_process("search", "asha", config=office.config)
+    assert ["#1001" in printed.out, printed.err] == [True, ""]
 
 
 def test_a_daemon_that_cannot_be_reached_keeps_its_database(office: Office) -> None:

@@ -62,13 +62,13 @@ LATER = {
     *("pygments", "rich", "segno"),
 }
 FEW_LOOKS = 9
-"""Loading modules alone would take a hundred more."""
+"""The limit of file lookups; to import modules would need a hundred more."""
 
 COMMANDS = ["status", "why", "capture", "reconcile", "run"]
 
 
 def loaded_by(*commands: str) -> list[set[str]]:
-    """Return what is loaded after each command, one after the other in one process."""
+    """Return the imported modules after each command, all in one process."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, " then ".join(commands)],
         capture_output=True,
@@ -88,7 +88,7 @@ def test_help_loads_no_part_of_the_daemon() -> None:
 
 def test_a_command_that_reads_loads_no_daemon() -> None:
     with lone_office() as office:
-        office.config.chmod(0o600)  # or it warns, where the modules are told
+        office.config.chmod(0o600)  # or it warns, when the modules are listed
         (loaded,) = loaded_by(f"check-config --config {office.config}")
     assert "backhaul_connectors.scanner" in loaded
     assert DAEMON & loaded == set()
@@ -96,7 +96,7 @@ def test_a_command_that_reads_loads_no_daemon() -> None:
 
 @pytest.mark.programs
 async def test_a_daemon_is_ready_without_what_it_needs_later(tmp_path: Path) -> None:
-    """Neither are the authorities read that only a store behind TLS asks for."""
+    """CA certificates are not read either, unless a store uses TLS."""
     without = {
         "NOTIFY_SOCKET": str(tmp_path / "notify"),
         "SSL_CERT_FILE": str(tmp_path / "absent"),

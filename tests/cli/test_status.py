@@ -64,7 +64,7 @@ def test_a_daemon_that_does_not_answer_is_not_reported_as_stopped() -> None:
 
 @pytest.fixture(scope="module")
 def troubled() -> Iterator[Office]:
-    """An office without its daemon: many connectors, parked commands, a bad row."""
+    """Return a stopped office: many connectors, parked commands, a bad row."""
     with lone_office(MANY) as office:
         asyncio.run(fill(office, *orders(2)))
         asyncio.run(_trouble(office, 7))
@@ -97,7 +97,7 @@ def test_the_status_fits_one_screen_without_wrapping(
     shown = terminal_lines(
         "status", config=troubled.config, columns=columns, lines=lines
     )
-    assert len(shown) < lines  # the line where one types is left
+    assert len(shown) < lines  # the line of the prompt remains
     assert [line for line in shown if cell_len(line) > columns] == []
     assert "is not running; start it with" in shown[0]
     for typed in (
@@ -144,7 +144,9 @@ def test_a_parked_command_is_shown_with_the_name_of_its_order(
 ) -> None:
     piped = in_process("status", config=troubled.config).out
     assert "fulfill of #1001: connection reset" in piped
-    assert "fulfill of ord_1003: connection reset" in piped  # it is not in the mirror
+    assert (
+        "fulfill of ord_1003: connection reset" in piped
+    )  # the order is not in the mirror
 
 
 LAST_SEEN = """
@@ -160,7 +162,7 @@ gun = "a-token-of-a-retired-desk-long-enough"
 
 @pytest.fixture(scope="module")
 def stopped() -> Iterator[Office]:
-    """An office without its daemon: a parked delivery, paused jobs, a retired desk."""
+    """Return a stopped office: a parked delivery, paused jobs, a removed connection."""
     with lone_office(LAST_SEEN) as office:
         asyncio.run(fill(office, *orders(1)))
         asyncio.run(_retire(office))
@@ -218,14 +220,14 @@ def test_events_that_are_not_folded_yet_count_as_behind() -> None:
 
 
 async def _deliver(office: Office, *bodies: bytes) -> None:
-    """Append webhooks, and fold none of them."""
+    """Append webhooks without folding them."""
     async with started_store(office.database) as store:
         await append(store, bodies)
 
 
 def test_a_list_that_cannot_be_read_is_named_beside_the_time() -> None:
     with lone_office() as office:
-        asyncio.run(_walk_twice(office))
+        asyncio.run(_sync_twice(office))
         shown = in_process("status", config=office.config).out
         found = in_process("status", "--json", config=office.config).json()
     main = found["consistency"]["main"]
@@ -233,8 +235,8 @@ def test_a_list_that_cannot_be_read_is_named_beside_the_time() -> None:
     assert main["kinds"]["orders"] == "403 no"
 
 
-async def _walk_twice(office: Office) -> None:
-    """Walk over every list, and again when the key may not read the orders any more."""
+async def _sync_twice(office: Office) -> None:
+    """Run two full syncs; at the second one the key must not read orders."""
     path = office.database
     async with started_store(path) as store:
         for note in ("", "403 no"):

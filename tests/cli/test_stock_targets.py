@@ -37,7 +37,7 @@ STOPPED = "the step of target abcdef01 for variant var_1 moved var_2"
 
 @pytest.fixture(scope="module")
 def office() -> Iterator[Office]:
-    """A count of 7, one sold since then, and the step that made it true."""
+    """Return an office with an applied count of 7, and one unit sold since."""
     with lone_office() as found:
         asyncio.run(_count(found))
         yield found
@@ -68,7 +68,7 @@ async def _count(office: Office) -> None:
 
 
 def said(office: Office, *arguments: str) -> str:
-    """Return what a command prints, its lines joined where they were wrapped."""
+    """Return the output of a command, with wrapped lines joined."""
     done = in_process(*arguments, config=office.config)
     assert done.code == 0, done.err
     return " ".join(done.out.split())
@@ -88,9 +88,9 @@ def test_a_target_shows_how_it_was_computed(office: Office) -> None:
 
 
 def test_why_shows_the_sale_and_the_count(office: Office) -> None:
-    told = said(office, "why", "sku", "LS-S")
-    assert "record erp c" in told
-    assert "5 wanted; 9 there: -4" in told
+    printed = said(office, "why", "sku", "LS-S")
+    assert "record erp c" in printed
+    assert "5 wanted; 9 there: -4" in printed
 
 
 def test_a_stop_is_shown_and_an_operator_ends_it(office: Office) -> None:
@@ -120,13 +120,13 @@ def test_an_unknown_store_is_named(office: Office) -> None:
 
 
 def test_why_shows_changes_during_the_read_of_a_level(office: Office) -> None:
-    told = in_process("why", "sku", "LS-S", config=office.config)
-    assert NOTE in " ".join(told.out.split())
+    printed = in_process("why", "sku", "LS-S", config=office.config)
+    assert NOTE in " ".join(printed.out.split())
 
 
 @pytest.fixture
 def held() -> Iterator[Office]:
-    """A count that a restore left unexplained."""
+    """Insert a count that is held since a restore."""
     with lone_office() as found:
         asyncio.run(_hold(found))
         yield found

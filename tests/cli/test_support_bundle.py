@@ -86,23 +86,23 @@ def contents(file: Path) -> dict[str, bytes]:
 
 def test_the_support_bundle_holds_all_that_a_helper_needs(office: Office) -> None:
     found = bundle(office)
-    told = {
+    files = {
         name.removeprefix("help/"): json.loads(content)
         for name, content in found.items()
         if name.endswith(".json")
     }
-    assert told["versions.json"]["packages"]["backhaul"]
-    assert told["configuration.json"]["stores"]["main"]["base_url"] == office.base_url
-    assert told["counts.json"]["orders"] == 1
-    assert told["status.json"]["orders"] == 1
-    assert {each["check"] for each in told["doctor.json"]} > {"config", "connection"}
+    assert files["versions.json"]["packages"]["backhaul"]
+    assert files["configuration.json"]["stores"]["main"]["base_url"] == office.base_url
+    assert files["counts.json"]["orders"] == 1
+    assert files["status.json"]["orders"] == 1
+    assert {each["check"] for each in files["doctor.json"]} > {"config", "connection"}
     assert found["help/schema.sql"].startswith(b"-- SQLite 3.")
     assert b"CREATE TABLE" in found["help/schema.sql"]
     assert json.loads(found["help/log.jsonl"])["action"] == "connector.down"
 
 
 def test_a_log_that_cannot_be_read_is_no_hindrance(office: Office) -> None:
-    """A name that is too long for the system stands for any file that fails."""
+    """A name that is too long for the system causes the error."""
     text = office.config.read_text()
     office.config.write_text(text.replace('/log"', f'/{"x" * 300}"'))
     found = bundle(office)
@@ -115,7 +115,7 @@ def test_a_log_that_cannot_be_read_is_no_hindrance(office: Office) -> None:
 def test_an_unreadable_folder_does_not_stop_the_bundle(
     office: Office, closed: str, tmp_path: Path
 ) -> None:
-    """It is told by both commands, with its fix, and what lies in it is left out."""
+    """Both commands report the folder with its fix, and skip its files."""
     config, out = tmp_path / "backhaul.toml", tmp_path / "help.tar.gz"
     config.write_text(office.config.read_text())
     program = [*not_almighty(), sys.executable, "-m", "backhaul"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def office() -> Iterator[Office]:
-    """A configuration whose platform nobody asks."""
+    """Return an office whose platform is not used."""
     made = Office("http://127.0.0.1:9", "svc_live_of_nobody")
     made.database.parent.mkdir()
     open_store(made.database, SystemClock())

@@ -48,7 +48,7 @@ def number(platform: ReferenceProcess) -> int:
 
 @pytest.fixture(scope="module")
 def office(platform: ReferenceProcess, number: int) -> Iterator[Office]:
-    """A daemon that has read a shop, heard of one more order, and runs."""
+    """Run a daemon with a mirrored store and one more order by webhook."""
     with connected_process(platform) as started:
         office = started.office
         orders = (office.database, "orders")
@@ -66,7 +66,7 @@ def captured(office: Office) -> Path:
 
 
 def deliveries(office: Office) -> list[bytes]:
-    """Return the bodies of the webhooks that came, in order."""
+    """Return the bodies of the received webhooks, in order."""
     return values_of(office.database, "events", "body", source="delivery")
 
 
@@ -88,9 +88,9 @@ def test_a_capture_holds_deliveries_and_reads(office: Office, captured: Path) ->
 
 def test_a_capture_into_a_file_is_reported_as_json(office: Office) -> None:
     out = office.folder / "told.jsonl"
-    told = in_process("capture", out, "--json", config=office.config).json()
+    printed = in_process("capture", out, "--json", config=office.config).json()
     events = len(lines(out)) - 1
-    assert told == {"file": str(out), "events": events, "left_out": 0}
+    assert printed == {"file": str(out), "events": events, "left_out": 0}
     said = in_process("capture", "-", "--json", config=office.config)
     assert (said.code, said.out) == (1, "")
     assert "--json has no effect if the output is standard output" in " ".join(
@@ -151,7 +151,7 @@ def test_filters_choose(office: Office, number: int) -> None:
     of_one = [json.loads(event["body"]) for event in found("--object", str(number))]
     assert {body.get("data", body)["number"] for body in of_one} == {number}
     assert found("--until", "2020-01-01") == []
-    everything = found()  # and more comes meanwhile
+    everything = found()  # and more events arrive meanwhile
     assert found("--since", "2020-01-01")[: len(everything)] == everything
     assert found("--store", "other") == []
 
@@ -177,8 +177,8 @@ def test_an_invalid_time_is_reported(office: Office) -> None:
     ):
         said = in_process(*command, option, "noon", config=office.config)
         assert said.code == 2
-        told = " ".join(said.err.replace("│", " ").split())
-        assert f"for '{option}': 'noon' is not a time such as" in told
+        printed = " ".join(said.err.replace("│", " ").split())
+        assert f"for '{option}': 'noon' is not a time such as" in printed
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_an_invalid_time_is_reported(office: Office) -> None:
 def test_a_replay_ends_in_the_same_mirror(
     office: Office, tmp_path: Path, disorder: tuple[str, ...]
 ) -> None:
-    """The mirror goes on meanwhile: what counts is a capture of all that it holds."""
+    """The mirror changes meanwhile, so the test compares with a full capture."""
     day, held = tmp_path / "day.jsonl", count(office.database, "events")
     while True:
         day.unlink(missing_ok=True)
@@ -202,7 +202,7 @@ def test_a_replay_ends_in_the_same_mirror(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "printed"),
     [
         (("--speed", "2"), "--speed has no effect without --to: give --to as well"),
         (("--secret-file", "s"), "--secret-file has no effect without --to"),
@@ -214,21 +214,21 @@ def test_a_replay_ends_in_the_same_mirror(
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(
-    office: Office, captured: Path, options: tuple[str, ...], told: str
+    office: Office, captured: Path, options: tuple[str, ...], printed: str
 ) -> None:
     said = in_process("replay", captured, *options, config=office.config)
     assert said.code == 1
-    assert told in " ".join(said.err.split())
+    assert printed in " ".join(said.err.split())
 
 
 def test_lost_events_are_shown(office: Office, captured: Path, number: int) -> None:
     played = in_process(
         "replay", captured, "--drop", "1", "--json", config=office.config
     )
-    told = played.json()
-    missing = {d["id"] for d in told["differences"] if d["table"] == "orders"}
+    printed = played.json()
+    missing = {d["id"] for d in printed["differences"] if d["table"] == "orders"}
     assert missing == set(values_of(office.database, "orders", "id"))
-    assert told["events"] == {}
+    assert printed["events"] == {}
 
 
 def test_differences_are_readable_at_80_columns(
@@ -274,7 +274,7 @@ def test_a_replay_into_a_file_is_kept(office: Office, captured: Path) -> None:
 def test_a_receiver_gets_the_deliveries_with_new_signatures(
     platform: ReferenceProcess, captured: Path
 ) -> None:
-    """Another daemon with another secret ends with the same orders."""
+    """Another daemon with another secret gets the same orders."""
     sent = [line for line in lines(captured)[1:] if line["kind"] == "delivery"]
     with office_of(platform) as other:
         secret = other.folder / "secret"
@@ -282,8 +282,8 @@ def test_a_receiver_gets_the_deliveries_with_new_signatures(
         with daemon_process(other):
             url = f"{(other.read_status() or {})['public_url']}/webhooks/main"
             signed = ("--to", url, "--secret-file", secret)
-            told = backhaul("replay", captured, *signed, "--json")
-            assert told.json()["answers"] == {"200": len(sent)}
+            printed = backhaul("replay", captured, *signed, "--json")
+            assert printed.json()["answers"] == {"200": len(sent)}
             kept = deliveries(other)
             assert [body.decode() for body in kept] == [line["body"] for line in sent]
 
@@ -312,7 +312,7 @@ def test_a_sample_of_each_topic_is_accepted_and_folded(
 
 
 class Sink(BaseHTTPRequestHandler):
-    """A developer's program: it keeps each webhook that comes."""
+    """A developer's program that keeps each webhook."""
 
     came: ClassVar[list[tuple[dict[str, str], bytes]]] = []
 
@@ -340,7 +340,7 @@ def sink() -> Iterator[str]:
 
 
 def first_heard(office: Office, platform: ReferenceProcess, *options: str) -> Any:
-    """Listen; return what is printed of the first webhook after an order."""
+    """Run `listen`; return its output for the first webhook after an order."""
     command = [sys.executable, "-m", "backhaul", "listen", "--json", *options]
     with subprocess.Popen(
         [*command, "--config", str(office.config), "--topic", "orders/create"],
@@ -354,7 +354,7 @@ def first_heard(office: Office, platform: ReferenceProcess, *options: str) -> An
         reading = Thread(target=lambda: found.append(lines_.readline()))
         reading.start()
         try:
-            # It hears only what comes after its start, so somebody buys and buys.
+            # it shows only webhooks after its start, so place orders repeatedly
             while reading.is_alive():
                 buy(platform)
                 reading.join(0.5)
@@ -396,9 +396,9 @@ def test_webhooks_are_not_forwarded_to_their_own_daemon(office: Office) -> None:
 
 def test_a_trigger_says_that_the_daemon_treats_it_as_real(office: Office) -> None:
     said = in_process("trigger", "products/create", config=office.config)
-    told = " ".join(said.err.split())
-    assert "the daemon takes the sample for a real event" in told
-    assert "backhaul doctor" in told
+    printed = " ".join(said.err.split())
+    assert "the daemon takes the sample for a real event" in printed
+    assert "backhaul doctor" in printed
     url = f"{(office.read_status() or {})['public_url']}/webhooks/main"
     named = in_process("trigger", "products/create", "--to", url, config=office.config)
     assert (named.code, named.err) == (0, ""), "whose receiver it is, one knows oneself"
@@ -411,10 +411,10 @@ def test_a_trigger_to_the_daemon_of_a_live_store_needs_a_word(office: Office) ->
         trigger = ("trigger", "products/create")
         said = in_process(*trigger, config=office.config)
         assert (said.code, said.out) == (1, "")
-        told = " ".join(said.err.split())
-        assert "nothing was sent, because main is a live store" in told
-        assert "reach these connections: courier, bench" in told
-        assert "stores.main.test_store = true" in told
+        printed = " ".join(said.err.split())
+        assert "nothing was sent, because main is a live store" in printed
+        assert "reach these connections: courier, bench" in printed
+        assert "stores.main.test_store = true" in printed
         assert count(office.database, "events", topic="products/create") == events
         url = f"{(office.read_status() or {})['public_url']}/webhooks/main"
         for more in (("--to", url), ("--live",)):

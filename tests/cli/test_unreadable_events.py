@@ -39,7 +39,7 @@ async def fold(office: Office, *bodies: bytes) -> None:
         await fold_all(store)
 
 
-def told(office: Office, *words: str) -> Any:
+def run_json(office: Office, *words: str) -> Any:
     return json.loads(in_process(*words, "--json", config=office.config).out)
 
 
@@ -48,7 +48,7 @@ async def test_why_names_the_event_of_an_order_that_was_never_mirrored(
     name: str, office: Office
 ) -> None:
     await fold(office, unreadable(7002))
-    (found,) = told(office, "why", "order", name)
+    (found,) = run_json(office, "why", "order", name)
     assert (found["name"], found["id"]) == ("#7002", "ord_7002")
     assert "event 1 could not be read" in found["mirrored"]
     assert "backhaul quarantine show 1" in found["mirrored"]
@@ -65,7 +65,7 @@ async def test_why_shows_the_unreadable_parts_of_a_mirrored_order(
 ) -> None:
     known = payloads.order("ord_7003", number=7003, name="#7003")
     await fold(office, envelope("orders/create", known), unreadable(7003))
-    (found,) = told(office, "why", "order", "7003")
+    (found,) = run_json(office, "why", "order", "7003")
     assert found["status"] == "PENDING"
     states = [row["state"] for row in found["timeline"]]
     assert states == ["folded", "quarantined", "waiting"]
@@ -76,11 +76,11 @@ async def test_search_finds_events_that_are_only_in_quarantine(
     words: str, office: Office
 ) -> None:
     await fold(office, unreadable(7002))
-    (found,) = told(office, "search", words)
+    (found,) = run_json(office, "search", words)
     assert (found["kind"], found["title"]) == ("order", "#7002")
     assert "backhaul quarantine show 1" in found["found"]
-    assert told(office, "search", words, "--kind", "customer") == []
-    assert told(office, "search", "7003") == []
+    assert run_json(office, "search", words, "--kind", "customer") == []
+    assert run_json(office, "search", "7003") == []
 
 
 async def test_the_quarantine_lists_the_object_of_each_event(office: Office) -> None:
@@ -90,7 +90,7 @@ async def test_the_quarantine_lists_the_object_of_each_event(office: Office) -> 
         envelope("products/update", payloads.product() | {"variants": 1}),
         b"<html>",
     )
-    rows = told(office, "quarantine", "list")
+    rows = run_json(office, "quarantine", "list")
     abouts = [row["about"] for row in rows]
     assert abouts == ["", "product Linen shirt", "order #7002"]
     assert "order #7002" in in_process("quarantine", "list", config=office.config).out
@@ -98,7 +98,7 @@ async def test_the_quarantine_lists_the_object_of_each_event(office: Office) -> 
 
 async def test_status_names_the_order_whose_commands_wait(office: Office) -> None:
     await fold(office, unreadable(7002))
-    (row,) = told(office, "status")["unreadable_orders"]
+    (row,) = run_json(office, "status")["unreadable_orders"]
     assert (row["name"], row["event"], row["commands"]) == ("ord_7002", 1, 0)
     shown = in_process("status", config=office.config).out
     assert "event 1 could not be read" in shown
@@ -109,4 +109,4 @@ async def test_an_operator_may_discard_an_event(office: Office) -> None:
     drop = ("quarantine", "drop", "1", "--reason", "seen")
     done = await asyncio.to_thread(in_process, *drop, config=office.config)
     assert done.code == 0
-    assert told(office, "status")["unreadable_orders"] == []
+    assert run_json(office, "status")["unreadable_orders"] == []

@@ -23,7 +23,7 @@ PASSWORD = "correct horse battery staple"
 
 @pytest.fixture
 def office() -> Iterator[Office]:
-    """A configuration whose platform nobody asks."""
+    """Return an office whose platform is not used."""
     made = Office("http://127.0.0.1:9", "svc_live_of_nobody")
     made.database.parent.mkdir()
     open_store(made.database, SystemClock())
@@ -33,7 +33,7 @@ def office() -> Iterator[Office]:
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What somebody pipes in."""
+    """Pipe the password into the command."""
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
 
 
@@ -59,7 +59,7 @@ def test_a_user_comes_and_changes_and_stays_as_the_last_admin(office: Office) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "printed"),
     [
         (("add", "bob", "--role", "operator", "--stdin"), {"role": "operator"}),
         (("role", "bob", "viewer"), {"role": "viewer"}),
@@ -74,20 +74,20 @@ def test_each_change_is_reported_as_json(
     office: Office,
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
-    told: dict[str, object],
+    printed: dict[str, object],
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n" * 2))
     if words[0] != "add":
         assert say(office, "add", "bob", "--role", "admin", "--stdin").code == 0
         if words[0] != "password":
             assert say(office, "add", "ann", "--role", "admin", "--stdin").code == 0
-    assert say(office, *words, "--json").json() == {"name": "bob", **told}
+    assert say(office, *words, "--json").json() == {"name": "bob", **printed}
 
 
 def test_a_password_is_prompted_for_beside_the_json_output(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a program reads is JSON and nothing else."""
+    """The output for programs is JSON only."""
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n" * 2))
     monkeypatch.setattr("getpass.getpass", lambda _, stream=None: PASSWORD)
     said = say(office, "add", "ann", "--json")

@@ -28,7 +28,7 @@ PERSON: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def office() -> Iterator[Office]:
-    """One product of two variants, ordered, counted and shipped; one command."""
+    """Return an office with a product of two variants, ordered, counted and shipped."""
     shirts = [payloads.variant(), payloads.variant("var_2", 5, sku="LS-M")]
     order = payloads.order(customer=PERSON)
     shipped = payloads.order(
@@ -64,7 +64,7 @@ def office() -> Iterator[Office]:
 
 
 def _add_attempts(office: Office) -> None:
-    """Write down a command that was sent twice: the first time the program died."""
+    """Insert a command that was sent twice: the program was killed the first time."""
     path, id_ = office.database, "fedcba9876"
     asked = {"cause": "record courier f1", "instance": "courier", "attempts": 2}
     asked |= dict.fromkeys(("created_at", "due_at"), payloads.instant(6))
@@ -77,7 +77,7 @@ def _add_attempts(office: Office) -> None:
 
 
 def _add_work(office: Office) -> None:
-    """Write down a record and the command it became, as the daemon would have."""
+    """Insert a record and its command, as the daemon does."""
     path, id_, at = office.database, "abcdef0123", payloads.instant(6)
     insert_command(
         path,
@@ -122,7 +122,7 @@ def _add_work(office: Office) -> None:
     )
 
 
-def lives(office: Office, kind: str, name: str) -> list[dict[str, Any]]:
+def timelines(office: Office, kind: str, name: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = in_process(
         "why", kind, name, "--json", config=office.config
     ).json()
@@ -130,7 +130,7 @@ def lives(office: Office, kind: str, name: str) -> list[dict[str, Any]]:
 
 
 def steps(office: Office, kind: str, name: str) -> list[str]:
-    (found,) = lives(office, kind, name)
+    (found,) = timelines(office, kind, name)
     moments = [row["at"] for row in found["timeline"]]
     assert moments == sorted(moments)
     rows = ("{what} {name}: {state} {detail}".format(**r) for r in found["timeline"])
@@ -208,13 +208,13 @@ def test_a_customer_shows_orders_and_shipments(name: str, office: Office) -> Non
 def test_a_customer_known_by_orders_only_is_shown_too(
     name: str, office: Office
 ) -> None:
-    (found,) = lives(office, "customer", name)
+    (found,) = timelines(office, "customer", name)
     assert (found["name"], found["orders"]) == ("Guest", 1)
     assert [row["name"] for row in found["timeline"]] == ["#1002"]
 
 
 def test_a_customer_is_found_behind_many_similar_e_mails() -> None:
-    """The index finds the words of `m@web.de` in `x.m@web.de` as well."""
+    """The index also finds the words of `m@web.de` in `x.m@web.de`."""
     emails = ["m@web.de", *["x.m@web.de"] * 30]
     orders = [
         payloads.order(
@@ -231,7 +231,7 @@ def test_a_customer_is_found_behind_many_similar_e_mails() -> None:
         bodies = [payloads.envelope("orders/create", order) for order in orders]
         asyncio.run(fill(many, *bodies))
         assert in_process("search", "--rebuild", config=many.config).code == 0
-        (found,) = lives(many, "customer", "m@web.de")
+        (found,) = timelines(many, "customer", "m@web.de")
     assert (found["id"], found["orders"]) == ("cus_m@web.de", 1)
 
 
@@ -296,6 +296,6 @@ def test_a_missing_object_is_reported_with_the_places_searched(
 def test_every_timeline_fits_a_narrow_terminal(
     kind: str, name: str, office: Office
 ) -> None:
-    told = in_process("why", kind, name, config=office.config)
-    assert told.code == 0
-    assert max(map(len, told.out.splitlines())) <= 80
+    printed = in_process("why", kind, name, config=office.config)
+    assert printed.code == 0
+    assert max(map(len, printed.out.splitlines())) <= 80

@@ -48,8 +48,8 @@ async def fold(office: Office, *bodies: bytes) -> None:
         await fold_all(store)
 
 
-async def hand_in(office: Office, *records: Record | Bad, wait: float = 0) -> None:
-    """Take records of the connector `erp`; those that match nothing wait so long."""
+async def submit(office: Office, *records: Record | Bad, wait: float = 0) -> None:
+    """Submit records of the connector `erp`; unmatched records wait for a time."""
     path = office.database
     async with started_store(path) as store:
         matcher = Matcher(SystemClock(), wait)
@@ -86,7 +86,7 @@ async def test_a_quarantined_record_is_listed_with_its_row(
     name: str, office: Office
 ) -> None:
     await fold(office, KNOWN)
-    await hand_in(office, fulfillment(name))
+    await submit(office, fulfillment(name))
     ((where, state, detail),) = records_of(office, "7100")
     assert (where, state) == ("erp f.csv:2", "quarantined")
     assert "NONE" in detail
@@ -98,7 +98,7 @@ async def test_a_record_that_nearly_names_an_order_is_listed(
     name: str, office: Office
 ) -> None:
     await fold(office, WEB)
-    await hand_in(office, Cancellation(key="c", order=name, restock=True))
+    await submit(office, Cancellation(key="c", order=name, restock=True))
     ((_, state, detail),) = records_of(office, "8")
     assert state == "quarantined"
     assert f"order {name!r} is not known" in detail
@@ -106,7 +106,7 @@ async def test_a_record_that_nearly_names_an_order_is_listed(
 
 async def test_a_discarded_record_is_listed_too(office: Office) -> None:
     await fold(office, KNOWN)
-    await hand_in(office, fulfillment("7100"))
+    await submit(office, fulfillment("7100"))
     drop = ("quarantine", "drop", "1", "--reason", "seen")
     done = await asyncio.to_thread(in_process, *drop, config=office.config)
     assert done.code == 0
@@ -128,7 +128,7 @@ async def test_a_row_that_is_no_record_is_found_by_its_text(
 ) -> None:
     await fold(office, KNOWN, WEB)
     bad = Bad(key="b", raw=raw, reason="'x' is no quantity", locator="f.csv:3")
-    await hand_in(office, bad)
+    await submit(office, bad)
     words = "'x' is no quantity; the text of the row has the order's name"
     says = f"{words}; see: backhaul quarantine show 1"
     expected = [("erp f.csv:3", "quarantined", says)] * is_listed
@@ -144,7 +144,7 @@ async def test_a_record_of_a_parcel_is_found_by_the_orders_parcels(
     await fold(office, envelope("orders/fulfilled", shipped))
     odd = Tracking(key="t", tracking_number="BD1", status="eaten")
     other = Tracking(key="u", tracking_number="BD2", status="eaten")
-    await hand_in(office, odd, other)
+    await submit(office, odd, other)
     assert [detail for _, _, detail in records_of(office, "7100")] == [
         "there is no status 'eaten'; see: backhaul quarantine show 1"
     ]
@@ -158,7 +158,7 @@ async def test_an_order_that_only_a_record_names_is_explained(
     wait: float, state: str, pointer: bool, office: Office
 ) -> None:
     await fold(office, KNOWN)
-    await hand_in(office, fulfillment("7009"), wait=wait)
+    await submit(office, fulfillment("7009"), wait=wait)
     (found,) = ask(office, "why", "order", "#7009")
     assert found["mirrored"] == "no: only a row of connector erp names it"
     (step,) = found["timeline"]
@@ -169,8 +169,8 @@ async def test_an_order_that_only_a_record_names_is_explained(
 
 async def test_the_quarantine_lists_the_object_of_each_record(office: Office) -> None:
     stock = StockAdjustment(key="s", sku="LS-9", delta=1)
-    await hand_in(office, fulfillment("7009"), stock)
-    await hand_in(office, Bad(key="b", raw="?", reason="no row"))
+    await submit(office, fulfillment("7009"), stock)
+    await submit(office, Bad(key="b", raw="?", reason="no row"))
     abouts = [row["about"] for row in ask(office, "quarantine", "list")]
     assert abouts == ["", "sku LS-9", "order 7009"]
 
@@ -251,7 +251,7 @@ async def test_a_text_that_is_the_name_of_one_and_the_number_of_another_is_both(
 ) -> None:
     named = payloads.order("ord_78") | {"number": 1, "name": "#7100"}
     await fold(office, KNOWN, envelope("orders/create", named))
-    await hand_in(office, fulfillment("7100", "LS-S"))
+    await submit(office, fulfillment("7100", "LS-S"))
     for id_ in ("ord_71", "ord_78"):
         ((_, state, detail),) = records_of(office, id_)
         assert state == "quarantined"

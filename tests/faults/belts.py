@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from scenes.mosquitto import Mosquitto
 
 OPEN_SCANS = 20
-"""So many are on their way at any time: wherever the broker dies, it is amid some."""
+"""The number of scans in flight, so that each kill interrupts some."""
 AGAIN_SECONDS = 0.3
 
 
 class Belt:
-    """Scans goods received as fast as they are answered, until it is told to end."""
+    """Scans received goods as fast as responses arrive, until it is stopped."""
 
     def __init__(self, broker: Mosquitto) -> None:
         self._broker = broker
@@ -31,14 +31,14 @@ class Belt:
         self.sent = 0
 
     def expect(self, answers: int) -> None:
-        """Count answers from here on."""
+        """Count responses from now on."""
         self._expected = answers
 
     def has_enough(self) -> bool:
         return self._expected <= 0
 
     def end(self) -> None:
-        """Scan nothing new."""
+        """Stop new scans."""
         self._ending = True
 
     @property
@@ -46,7 +46,7 @@ class Belt:
         return self._ending and not self._open
 
     async def work(self) -> None:
-        """Send for ever, over as many connections as it takes."""
+        """Send endlessly, with a new connection whenever one breaks."""
         while True:
             try:
                 async with aiomqtt.Client("127.0.0.1", self._broker.port) as client:
@@ -58,7 +58,7 @@ class Belt:
                 await asyncio.sleep(0.02)
 
     async def _insist(self, client: aiomqtt.Client) -> None:
-        """Send all that is open, then what is new, then all that is open again."""
+        """Send all open scans, then new ones, then all open ones again."""
         while True:
             for number in sorted(self._open):
                 await self._send(client, number)
@@ -76,7 +76,7 @@ class Belt:
             await self._told.wait()
 
     async def _listen(self, client: aiomqtt.Client) -> None:
-        """Read answers and do nothing else: only who reads sees the broker go."""
+        """Read responses only: only a read detects the end of the broker."""
         async for message in client.messages:
             answer = json.loads(bytes(message.payload or b""))
             if not answer["accepted"]:
@@ -93,7 +93,7 @@ class Belt:
 
 @asynccontextmanager
 async def belt_at(broker: Mosquitto) -> AsyncIterator[Belt]:
-    """Let a belt work, and stop it at the end."""
+    """Run a belt, and stop it at the end."""
     belt = Belt(broker)
     working = asyncio.ensure_future(belt.work())
     try:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from scenes.reference_shop import Shop
 
 REFUSED = 0.1
-"""The share of deliveries that are answered 503 once: they come again, or never."""
+"""The share of webhooks that get one 503; they are repeated, or lost."""
 SENDING_SECONDS = 600
 
 
 class MoodyInbox:
-    """An inbox whose disk is busy every now and then."""
+    """An inbox that raises Busy now and then."""
 
     def __init__(self, inbox: Inbox, chance: Random) -> None:
         self._inbox = inbox
@@ -53,7 +53,7 @@ class MoodyInbox:
 async def capture(
     shop: Shop, quirks: Quirks, chance: Random, path: Path, events: int, objects: int
 ) -> list[Arrival]:
-    """Trade under these quirks; return what arrived, as it was kept."""
+    """Run a store with these quirks; return the received webhooks."""
     async with started_store(path) as store:
         inbox = MoodyInbox(store.inbox, chance)
         async with _subscribed(shop, quirks, inbox):
@@ -68,7 +68,7 @@ async def capture(
 async def _subscribed(
     shop: Shop, quirks: Quirks, inbox: Inbox
 ) -> AsyncIterator[Served]:
-    """Have a receiver told of everything; only then the shop becomes quirky."""
+    """Subscribe a receiver to all topics, then set the quirks."""
     hooks = []
     for path, topics in _addresses(quirks).items():
         hook = await shop.v1(
@@ -85,13 +85,13 @@ async def _subscribed(
 
 
 def _addresses(quirks: Quirks) -> dict[str, Sequence[str]]:
-    """Return where which topics are to go: told by the path where nothing else does."""
+    """Return the address for each topic; the path may have to name the topic."""
     if {"bare-webhooks", "bare-headers"} <= quirks.names:
         return {f"/webhooks/main/{topic}": [topic] for topic in TOPICS}
     return {"/webhooks/main": TOPICS}
 
 
 async def set_quirks(shop: Shop, quirks: Quirks) -> None:
-    """Let the platform answer by these readings from now on."""
+    """Set the platform's quirks from now on."""
     body = {"quirks": list(quirks.texts)}
     assert (await shop.control("PUT", "/stores/demo/quirks", body)).status == 200

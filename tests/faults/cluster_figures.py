@@ -26,13 +26,13 @@ RESUMED = "primary promoted until a command is sent"
 RETAKEN = "primary lost until another daemon owns the store"
 AWAY = "primary lost until another accepts writes"
 LOOK_SECONDS = 0.2
-"""The logs have the times: a look only notices them."""
+"""The interval of polls; the times themselves come from the logs."""
 BY_STORE = (OWNED, SENT, RESUMED, RETAKEN)
 
 
 @dataclass(slots=True)
 class Figures:
-    """Seconds, by what was measured and store."""
+    """Measured seconds, by name and store."""
 
     cluster: Cluster
     logs: ClusterLogs
@@ -45,10 +45,10 @@ class Figures:
     async def note_takeovers(
         self, stores: Collection[ClusterStore], began: float, own_sends_until: float
     ) -> None:
-        """Measure how these stores, whose owner was lost, are taken over.
+        """Measure the takeover of these stores, whose owner was lost.
 
-        `began` is a time of `time.monotonic`. What was sent by `own_sends_until` may
-        have been sent by the former owner.
+        `began` is a time of `time.monotonic`. Requests until `own_sends_until` may come
+        from the previous owner.
         """
         wall = _wall(began)
         names = {each.name for each in stores}
@@ -65,7 +65,7 @@ class Figures:
             self._note(SENT, store, sent - began)
 
     async def _until_taken(self, stores: set[str], wall: float) -> dict[str, float]:
-        """Wait until a daemon says of each store that it owns it; return when."""
+        """Wait until each store has an owner; return the times."""
         async with asyncio.timeout(HANG_SECONDS):
             while True:
                 found = await asyncio.to_thread(self.logs.since, wall, TAKEN)
@@ -75,7 +75,7 @@ class Figures:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def note_failover(self, lost: float, promoted: float) -> None:
-        """Measure how all stores go on after a primary was lost and replaced."""
+        """Measure how all stores continue after a primary was lost and replaced."""
         self.promotions += 1
         self.seconds[AWAY, ""].append(promoted - lost)
         stores = self.cluster.stores
@@ -92,7 +92,7 @@ class Figures:
         self.seconds[what, store.name].append(seconds)
 
     def table(self) -> str:
-        """Return what was done and measured, in a few lines."""
+        """Return the events and measurements as a short table."""
         rows = [f"{number:5} {name}" for name, number in sorted(self.done.items())]
         rows.append(f"{sum(self.done.values()):5} events, {self.promotions} promotions")
         for what in dict.fromkeys(what for what, _ in self.seconds):

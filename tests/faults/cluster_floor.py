@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from scenes.cluster_stores import ClusterStore
 
 News: TypeAlias = tuple[str, str]
-"""A topic and an order, as the ERP is told."""
+"""A topic and an order of a notification to the ERP."""
 SHOPPERS = 2
 SHOPPER_SECONDS = (1.0, 4.0)
 PAPER_SECONDS = 0.3
 COUNT_SECONDS = 1.0
 CUSTOMERS = 40
 FATES = {"scan": 40, "courier": 20, "house": 15, "cancel": 10, "leave": 15}
-"""What becomes of an order, out of a hundred."""
+"""The shares of what happens to an order, in percent."""
 STILL_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Something that people know was heard, when, and what they do to say it again."""
+    """An acknowledged input, its time, and how to repeat it."""
 
     at: float
     cause: Cause
@@ -58,7 +58,7 @@ class Said:
 
 @dataclass(slots=True)
 class Floor:
-    """What the people of one store did, and who still works."""
+    """The inputs of one store's back office, and the running workers."""
 
     cluster: Cluster
     store: ClusterStore
@@ -82,7 +82,7 @@ class Floor:
 
     @property
     def causes(self) -> list[Cause]:
-        """What was acknowledged, with the names of the cluster's connections."""
+        """Return acknowledged causes, with the names of the cluster's connections."""
         return [self.store.cause(each.cause) for each in self.said]
 
     def _note_said(self, cause: Cause, order: Placement | None = None) -> None:
@@ -90,7 +90,7 @@ class Floor:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        """Work until the end; then everything is said that was begun."""
+        """Work within the block, then finish all started inputs."""
         storefront = Storefront(self.store.access, self.clock)
         handheld, self._spare = map(self._device, DEVICES)
         try:
@@ -124,7 +124,7 @@ class Floor:
         return Handheld(name, token, url, self.clock)
 
     async def say_again(self, since: float, until: float) -> None:
-        """Say everything again that was heard in this time, as after a restore.
+        """Repeat every input that was acknowledged in this time, as after a restore.
 
         What the database still knows must not be done twice. A file or a row of the
         ERP that nobody has taken yet is only waiting.
@@ -143,7 +143,7 @@ class Floor:
         await asyncio.to_thread(_offer_again, self.store.erp_file, numbers)
 
     def _hand_in_again(self, name: str) -> None:
-        """Put a file back that was taken."""
+        """Put a processed file into the folder again."""
         place = self.store.drop / name
         taken = [path for path in self.store.drop.glob(f"*/{name}") if path.is_file()]
         if taken and not place.exists():
@@ -176,7 +176,7 @@ class Floor:
             office.note(*workers.cancellation(order))
 
     async def _ship(self, order: Placement) -> Cause:
-        """Write to the ERP, whose lock a frozen daemon may hold for a while."""
+        """Write to the ERP; a frozen daemon may hold its lock for a while."""
         while True:
             try:
                 return await asyncio.to_thread(self.store.erp.ship, order)
@@ -190,7 +190,7 @@ class Floor:
             self._packed.task_done()
 
     async def _count(self) -> None:
-        """Correct stock all the time: something is to be sent at every moment."""
+        """Submit adjustments continuously, so there is always a command to send."""
         while not self._closed:
             self._note_count(self.rng.choice((-1, 1, 2, 12)))
             await self.clock.sleep(COUNT_SECONDS)
@@ -204,7 +204,7 @@ class Floor:
 
 @asynccontextmanager
 async def all_at_work(floors: Sequence[Floor]) -> AsyncIterator[None]:
-    """Let the people of all stores work."""
+    """Let the back offices of all stores work."""
     async with AsyncExitStack() as stack:
         for floor in floors:
             await stack.enter_async_context(floor.at_work())
@@ -212,7 +212,7 @@ async def all_at_work(floors: Sequence[Floor]) -> AsyncIterator[None]:
 
 
 def _offer_again(erp: Path, rows: Sequence[int]) -> None:
-    """Let the connector take rows of the ERP again."""
+    """Let the connector read rows of the ERP again."""
     database = Database(erp)
     try:
         with database.conn:
@@ -224,7 +224,7 @@ def _offer_again(erp: Path, rows: Sequence[int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A time in which commits were really lost, because a wrong replica was promoted.
+    """A period whose commits were lost, because a wrong replica was promoted.
 
     What was acknowledged between `began` and `ended` may be missing: its webhooks are
     excused if the mirror is equal, and its causes are said again. What the ERP was
@@ -238,7 +238,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What became of everything that was acknowledged for one store."""
+    """The final state of everything that was acknowledged for one store."""
 
     store: str
     findings: Sequence[Finding]
@@ -254,12 +254,12 @@ class Ledger:
 
     @property
     def gaps(self) -> int:
-        """Changes of the feed that the ERP was not told."""
+        """Return changes of the feed that were not delivered to the ERP."""
         return sum(each.what == NOT_TOLD for each in self._of(Kind.LOST))
 
     @property
     def lost(self) -> int:
-        """Webhooks, scans, rows of files and orders in the ERP that are missing."""
+        """Return missing webhooks, scans, rows of files, and orders in the ERP."""
         return self.lost_webhooks + len(self._of(Kind.LOST)) - self.gaps
 
     @property
@@ -268,7 +268,7 @@ class Ledger:
 
     @property
     def differing(self) -> int:
-        """Rows that are not the same at the platform."""
+        """Return rows that differ from the platform."""
         return len(self._of(Kind.DIFFERING, Kind.UNEXPECTED))
 
     @property
@@ -290,7 +290,7 @@ class Ledger:
         )
 
     def faults(self) -> list[str]:
-        """Return everything that must not be; a parked command may."""
+        """Return all errors; a parked command is none."""
         found = [
             f"{self.store}: {each}"
             for each in self.findings
@@ -301,7 +301,7 @@ class Ledger:
 
 
 async def close(floors: Sequence[Floor], losses: Sequence[Loss] = ()) -> list[Ledger]:
-    """Wait until nothing moves on either side, and compare the two for each store."""
+    """Wait until both sides are idle, and compare them for each store."""
     before: object = None
     cluster, clock = floors[0].cluster, floors[0].clock
     while True:
@@ -317,7 +317,7 @@ async def close(floors: Sequence[Floor], losses: Sequence[Loss] = ()) -> list[Le
 
 
 def _standing(cluster: Cluster) -> tuple[list[str], object]:
-    """Return what still moves, and a state that changes while anything does."""
+    """Return the open work, and a state that changes while there is progress."""
     progress = read_progress(cluster.url)
     waiting = Counter({"work of the daemon": progress.waiting})
     sequences = []

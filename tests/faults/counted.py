@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 ERP = "erp"
 FAILING_READS = 10
-"""More than the transport tries again by itself."""
+"""More failures than the transport retries."""
 
 
 class Stuttering(httpx.AsyncBaseTransport):
-    """A way on which the first reads fail."""
+    """A transport whose first reads fail."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner, self._failed = inner, 0
@@ -44,7 +44,7 @@ class Stuttering(httpx.AsyncBaseTransport):
 
 @asynccontextmanager
 async def counting(on: Stage, mortality: KillPoint) -> AsyncIterator[Program]:
-    """Make a program ready that also makes counts true; it lives once it is told to."""
+    """Prepare a program that also applies stock counts; a test starts it."""
     async with program(on, mortality) as alive:
         way = Stuttering(KillableTransport(on.wire, mortality))
         transport, client = build_client(on.settings, STORE, on.clock, way)
@@ -76,9 +76,9 @@ async def live(
     records: Sequence[StockLevel],
     fates: Mapping[str, CommandFault] | None = None,
 ) -> None:
-    """Hand counts in, and work until they are made true, or until death.
+    """Submit counts, and work until they are applied, or until the kill.
 
-    `fates` are of the steps' first requests, by the keys of the records.
+    `fates` are the faults of the adjustments' first requests, by record key.
     """
     async with counting(on, mortality) as alive:
         await hand_in(alive, records)
@@ -88,12 +88,12 @@ async def live(
 
 
 async def make_true(alive: Program) -> None:
-    """Work until every count is made true and read back, or until death."""
+    """Work until every count is applied and refetched, or until the kill."""
     await alive.run_out()
     while has_unread(alive.on) and not alive.mortality.dead.is_set():
         await alive.on.clock.advance(1.0)
         await alive.calm()
-    # What was committed last may not have been told of yet.
+    # the last commit may not be visible yet
     await alive.calm()
 
 
@@ -107,17 +107,17 @@ async def hand_in(alive: Program, records: Sequence[StockLevel]) -> None:
 
 
 def has_unread(on: Stage) -> bool:
-    """Return True while a product has to be read again after its adjustment."""
+    """Return True while a product must be refetched after its adjustment."""
     with lists(on.path) as reader:
         is_stopped = STORE in reader.stopped_targets()
     return not is_stopped and count(on.path, "stock_targets", unread=1) > 0
 
 
 def target_of(on: Stage, key: str) -> str:
-    """Return the id of the target that a record became."""
+    """Return the id of a record's stock target."""
     return str(value_of(on.path, "records", "command_id", key=key))
 
 
 def first_step(on: Stage, key: str) -> str:
-    """Return the id of the step of a count's first round."""
+    """Return the id of a count's first adjustment."""
     return step_id(STORE, ERP, target_of(on, key), 0)

@@ -8,11 +8,11 @@ from faults.sweeping import ADJUSTMENTS
 from scenes.faulty_network import CommandFault
 
 KEYLESS = "no-idempotency"
-"""The platform takes no Idempotency-Key: what is in doubt is proved by reading."""
+"""A platform without idempotency keys: uncertain commands are checked by reads."""
 DECIDED = frozenset({CommandFault.THROUGH, CommandFault.PROXY_403})
-"""Fates after which the program knows at once what became of its request."""
+"""Faults after which the program knows the outcome at once."""
 REPEATED = frozenset({"part", "adjust", "pool"})
-"""What a platform without keys does twice when it is asked twice."""
+"""Commands that a platform without keys applies twice if they are sent twice."""
 READINGS = (
     (),
     ("no-history",),
@@ -28,16 +28,16 @@ READINGS = (
     ("coarse-time", "plain-errors", "refuse-fulfill-cancelled", "no-note"),
 )
 KEYED = (0, 1, 2, 3, 5, 6, 9)
-"""Which of them are tried with keys too: there a key makes a difference."""
+"""Faults that are tested with keys too, because a key makes a difference."""
 CASES = [(*reading, KEYLESS) for reading in READINGS] + [READINGS[n] for n in KEYED]
-"""The platforms that every fate is met on."""
+"""The platforms on which every fault is tested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One command's case: what it asks, and what became of its first request.
+    """One command's case: its kind, and the fault of its first request.
 
-    `acquainted` is whether an adjustment of ours went through there before.
+    `acquainted` is True if an adjustment of ours was applied there before.
     """
 
     quirks: frozenset[str]
@@ -47,22 +47,22 @@ class Case:
 
     @property
     def refused(self) -> str:
-        """The state of what the platform refuses for a member it does not know."""
+        """Return the state of a command that is refused for an unknown member."""
         if "strict-body" in self.quirks:
             return {"part": "rejected", "adjust": "parked"}.get(self.kind, "")
         return ""
 
     @property
     def hidden(self) -> bool:
-        """Whether nothing that the platform shows tells what it did."""
-        # Without notes, a row is known by our key's name in it, once one was seen.
+        """Return True if the platform shows no evidence of the effect."""
+        # without notes, a row is recognised by our key's name, once it was seen
         unsigned = "no-note" in self.quirks and not self.acquainted
         unseen = "no-history" in self.quirks or unsigned
         return unseen and KEYLESS in self.quirks and self.kind in ADJUSTMENTS
 
     @property
     def undecidable(self) -> bool:
-        """Whether neither an answer nor anything else tells what became of it."""
+        """Return True if neither a response nor evidence shows the outcome."""
         return self.hidden and self.fate not in DECIDED
 
     @property
@@ -71,7 +71,7 @@ class Case:
 
     @property
     def effects(self) -> int:
-        """How often it takes effect: once but for what lands after all looks."""
+        """Return how often it takes effect: once, except after the last check."""
         if self.refused:
             return 0
         if self.undecidable:
@@ -85,19 +85,19 @@ class Case:
 
     @property
     def too_late(self) -> bool:
-        """Whether it takes effect after it was sent again, and a second time so."""
+        """Return True if it takes effect again after the resend."""
         late = self.fate is CommandFault.LATE_AFTER_LAST and self.kind in REPEATED
         return late and KEYLESS in self.quirks
 
     def allows(self, state: str, effects: int, *, undecided: bool) -> bool:
-        """Tell whether it may have come to this where the program died meanwhile.
+        """Return True if this result is possible after a kill of the program.
 
-        `undecided` is what the log of the way says: that no answer told it.
+        `undecided`: according to the network's log no response showed the outcome.
         """
         if self.refused:
             return (state, effects) == (self.refused, 0)
         most = 2 if self.too_late else 1
         if state == "parked":
-            # Two changes alike, of which no answer told: which is ours, none can tell.
+            # two equal changes without a response: it cannot be known which is ours
             return (self.hidden or self.too_late) and undecided and effects <= most
         return state == "applied" and 1 <= effects <= most

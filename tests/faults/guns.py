@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HALVED = 90_000
 """The number of the first scan that is only half sent."""
 OPEN_SCANS = 20
-"""So many are on their way at any time: whoever dies, it is amid some."""
+"""The number of scans in flight, so that each kill interrupts some."""
 
 
 def code_of(number: int) -> str:
@@ -76,7 +76,7 @@ class Gun:
         return wire
 
     async def finish(self, more: int = 0) -> None:
-        """Have an answer to everything, and to so many more scans."""
+        """Wait for responses to all open scans and to this many more."""
         reset((await self.scan(len(self._open) + more, min(more, 1))).writer)
 
     async def die(self, wire: Wire) -> None:
@@ -87,7 +87,7 @@ class Gun:
         await wire.writer.drain()
         if self.moments.random() < 0.5:
             wire.writer.write_eof()
-            # It is not there to hear of answers; once all came, the half was read.
+            # the client is gone; after all responses came, the half scan was read
             with suppress(ConnectionError):
                 await wire.reader.read()
         reset(wire.writer)

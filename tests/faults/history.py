@@ -27,7 +27,7 @@ MILLISECONDS = re.compile(rb"(?<=:\d\d)\.\d{3}Z")
 
 @dataclass(slots=True)
 class Trade:
-    """One lane of work in the store: orders and all that may follow on them."""
+    """A sequence of work in the store: orders and all later changes to them."""
 
     shop: Shop
     chance: random.Random
@@ -80,17 +80,17 @@ class Trade:
 
 
 def in_seconds(text: bytes) -> bytes:
-    """Return the text with whole seconds only, as some versions of a platform tell."""
+    """Return the text with times in whole seconds, as some platforms write them."""
     return MILLISECONDS.sub(rb".000Z", text)
 
 
 async def trade(
     shop: Shop, events: int, chance: random.Random
 ) -> tuple[list[bytes], Any]:
-    """Work until so many events have happened; return them in order, and the state.
+    """Work until there are this many events; return them in order, and the state.
 
-    The events have whole seconds only, so that most changes of an object share one
-    time, and the sequence alone tells which is newer.
+    The events have whole seconds only. Most changes of an object have the same time,
+    and only the sequence number shows which is newer.
     """
     lanes = [Trade(shop, chance, lane).run(events) for lane in range(LANES)]
     await asyncio.gather(*lanes)
@@ -98,7 +98,7 @@ async def trade(
 
 
 def disordered(bodies: Sequence[bytes], chance: random.Random) -> list[bytes]:
-    """Repeat some, move some, put deletions before creations, add what is unknown."""
+    """Repeat and move some, put deletions before creations, add unknown events."""
     places: list[tuple[float, bytes]] = []
     for at, body in enumerate(bodies):
         moved = chance.random() < DISORDERLY

@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from backhaul.demo.runner import Result
 
 RETRIES = f"0,0.2,0.5,1,2{',5' * 60}"
-"""None is given up because each try met a dead receiver, or one that starts slowly.
+"""Enough retries, so that no webhook is given up while the receiver is down.
 
-Where three such plays shared two cores, 18 tries of 5 s apart met nobody: the platform
-gave up, and what only a later reconciliation would find was called lost.
+When three such runs shared two cores, 18 retries 5 s apart were not enough: webhooks
+that only a later full sync would find were counted as lost.
 """
 READINGS = ((), ("no-idempotency",))
-"""Platforms in turn: one takes keys, on the other what is in doubt is read back."""
+"""Platforms in turn: one supports keys, on the other uncertain commands are checked."""
 LOOKS = '[push]\ncheck_after = ["0s", "2s", "6s"]'
-"""Not ten minutes: on one machine nothing is on its way for longer."""
+"""Less than ten minutes: on one machine no request is in flight for longer."""
 CLOCK = SystemClock()
 
 
 @dataclass(frozen=True, slots=True)
 class Siege:
-    """How often a program is killed, while the floor works at which pace."""
+    """How often a program is killed, and the pace of the back office."""
 
     orders_per_kill: int
     shopper_pause: tuple[float, float]
     lives: tuple[float, float]
-    """Between how few and how many seconds a program lives."""
+    """The least and the most seconds before a kill."""
 
     def pace(self, kills: int) -> Pace:
         orders = self.orders_per_kill * kills
@@ -52,14 +52,14 @@ class Siege:
 
 BURST = Siege(40, (0.0, 0.2), (0.0, 0.8))
 STEADY = Siege(50, (0.2, 0.3), (0.0, 5.0))
-"""More than 20 webhooks and 10 effects a second, where the machine keeps up."""
+"""More than 20 webhooks and 10 effects a second, if the machine can keep up."""
 DENSE = Siege(12, (0.8, 1.2), (0.0, 2.0))
-"""Kills close together; each falls into the work on some order all the same."""
+"""Kills in quick succession; each interrupts the work on an order."""
 
 
 @dataclass(slots=True)
 class Lives:
-    """How long each restart took until it was ready, and how long all of it."""
+    """The seconds of each restart until the program was ready, and of the whole run."""
 
     recovery_seconds: list[float] = field(default_factory=list)
     seconds: float = 0.0
@@ -67,7 +67,7 @@ class Lives:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended, with what a person needs to look into it."""
+    """The result of a run, with details for the analysis."""
 
     folder: Path
     seed: int
@@ -117,7 +117,7 @@ class _Receiver:
                 os.kill(self._rng.choice(found), signal.SIGKILL)
 
     async def restart(self) -> None:
-        """Leave it to the daemon."""
+        """Let the daemon restart the process."""
 
 
 async def play_with_kills(
@@ -135,7 +135,7 @@ async def play_with_kills(
     """
     lives = Lives()
     async with open_pair(folder, CLOCK, retry_schedule=RETRIES, quirks=quirks) as pair:
-        # Read with the first start after a kill: before, nothing is in doubt.
+        # read at the first start after a kill: before it no command is uncertain
         text = pair.home.config.read_text()
         assert "[push]" in text
         text = text.replace("[push]", LOOKS)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 STORE = "main"
 PART = 100
-"""Deliveries that arrive at once."""
+"""The number of webhooks that arrive at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Mirror:
     reconciler: Reconciler
 
     async def take(self, arrivals: Sequence[Arrival]) -> None:
-        """Let deliveries arrive in this order, folded as they come, in parts."""
+        """Append webhooks in this order, in parts, and fold them."""
         for first in range(0, len(arrivals), PART):
             now = to_text(self.clock.now())
             part = [a._replace(received_at=now) for a in arrivals[first : first + PART]]
@@ -52,17 +52,17 @@ class Mirror:
             await self.clock.sleep(1)
 
     async def fill(self) -> None:
-        """Read everything for the first time."""
+        """Run the backfill."""
         await self.reconciler.backfill()
         await self.settle()
 
     async def sweep(self) -> None:
-        """Walk once over every list."""
+        """Run one full sync of every list."""
         await self.reconciler.read_lists(FULL, KINDS)
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until all is quiet: whatever was in doubt has been read again."""
+        """Wait until nothing is left to do: all conflicts are refetched."""
         self.rereader.release()
         while await self.store.refetch_queue.next_due(STORE):
             self.rereader.wake()
@@ -72,7 +72,7 @@ class Mirror:
 
 @asynccontextmanager
 async def mirroring(settings: Settings, path: Path) -> AsyncIterator[Mirror]:
-    """Begin with an empty mirror; folding and reading again go on beside it."""
+    """Start with an empty mirror; run the fold worker and the refetcher."""
     clock = RunningClock(SystemClock().now())
     known: dict[str, StoreFacts] = {}
     transport, client = build_client(settings, STORE, clock)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ADDRESS = "127.0.0.77"
-"""Where it listens: every address of 127.0.0.0/8 is this machine's."""
+"""The address of the name server: all of 127.0.0.0/8 is this machine."""
 NAME = "shop.backhaul.test"
 PRIVATE = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
 SERVFAIL = 2
@@ -31,26 +31,26 @@ NEEDED = "needs root: port 53, and an /etc/resolv.conf of its own by unshare --m
 
 @dataclass(slots=True)
 class NameServer:
-    """dnsmasq, which answers `NAME` as it is told to."""
+    """dnsmasq, whose answer for `NAME` a test sets."""
 
     folder: Path
     above: int
-    """The port of a server that dnsmasq asks, and that always fails."""
+    """The port of an upstream name server that always fails."""
     process: subprocess.Popen[bytes] | None = None
 
     def knows(self, address: str) -> None:
         self._start(f"--address=/{NAME}/{address}")
 
     def knows_nothing(self) -> None:
-        """NXDOMAIN."""
+        """Answer NXDOMAIN."""
         self._start(f"--address=/{NAME}/")
 
     def fails(self) -> None:
-        """SERVFAIL."""
+        """Answer SERVFAIL."""
         self._start(f"--server=127.0.0.1#{self.above}")
 
     def falls_silent(self) -> None:
-        """Take questions, and say nothing."""
+        """Accept queries, and do not answer."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
 
@@ -60,7 +60,7 @@ class NameServer:
             self.process.wait()
 
     def wrapped(self) -> list[str]:
-        """Return what a command is to be started by, to ask this server."""
+        """Return a prefix with which a command uses this name server."""
         resolv = self.folder / "resolv.conf"
         patience = "" if LONG else "options timeout:2 attempts:1\n"
         resolv.write_text(f"nameserver {ADDRESS}\n{patience}")
@@ -89,7 +89,7 @@ class _Failing(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def name_server(folder: Path) -> AsyncIterator[NameServer]:
-    """A name server that knows nothing yet; skips where it cannot be had."""
+    """Run a name server without names; skip if it is not installed."""
     require("dnsmasq")
     if os.geteuid() != 0 or not _may("unshare", "--mount", "true"):
         pytest.skip(NEEDED)

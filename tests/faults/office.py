@@ -77,8 +77,7 @@ class Office:
 
     async def _keep(self, id_: str) -> int:
         await _dawdle()
-        # One unbuffered write: a kill leaves the whole line or nothing of it, and takes
-        # nothing from the system's memory.
+        # one unbuffered write: after a kill there is the whole line or nothing
         os.write(self._file, f"{id_}\n".encode())
         self._came.append(id_)
         number = len(self._came)
@@ -87,14 +86,14 @@ class Office:
 
 
 def came(file: Path) -> list[str]:
-    """Return the ids that an office has kept, in order of arrival."""
+    """Return the ids that an office stored, in order of arrival."""
     return file.read_text().splitlines()
 
 
 async def _answered(
     request: web.Request, document: Mapping[str, Any]
 ) -> web.StreamResponse:
-    """Answer in two pieces."""
+    """Answer in two parts."""
     body = json.dumps(document).encode()
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.content_length = len(body)

@@ -33,34 +33,34 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 class Office(ABC):
-    """The other side of a connector; it runs from the beginning."""
+    """The system on the other side of a connector; it runs from the start."""
 
     repeats = False
-    """Whether it may hear the same twice, and takes an id once."""
+    """True if it may get a notification twice, and recognises the id."""
     names = "id"
-    """The member of a delivery by which it tells what came."""
+    """The member of a delivery by which it identifies a notification."""
     orders_a_life = 10
     busy_seconds = 0.05
-    """Within such a time after an order it dies: about as long as one takes."""
+    """It is killed within this time after an order: about the time of one order."""
 
     @abstractmethod
     def start(self) -> None:
-        """Run it, and wait until it answers."""
+        """Start the system, and wait until it answers."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """Kill the system."""
 
     @abstractmethod
     def connector(self) -> Connector[Any]:
-        """Return a connector to it."""
+        """Return a connector for the system."""
 
     @abstractmethod
     def came(self) -> list[str]:
-        """Return what came, as often as it did; only while it runs."""
+        """Return the received notifications with repetitions; only while it runs."""
 
     def close(self) -> None:
-        """Leave nothing of it behind."""
+        """Remove everything of the system."""
         self.kill()
 
 
@@ -105,7 +105,7 @@ class Webhooks(WebOffice):
 
 
 class Rest(WebOffice):
-    """Takes orders over HTTP, and can be asked for them."""
+    """Accepts orders over HTTP, and has a lookup."""
 
     does: ClassVar[Mapping[str, Any]] = {"pushes": {"order.placed": backoffice.ORDERS}}
 
@@ -117,7 +117,7 @@ class Rest(WebOffice):
 
 
 class Shipments(Rest):
-    """Lists what it has shipped, and names where the next page begins."""
+    """Lists its shipments, with the start of the next page."""
 
     _own: ClassVar[Mapping[str, Any]] = {
         "kind": "fulfillment",
@@ -134,7 +134,7 @@ class Shipments(Rest):
 
 
 class Parcels(WebOffice):
-    """A courier that can be asked."""
+    """A courier with a lookup of parcels."""
 
     def connector(self) -> Connector[Any]:
         told: dict[str, Any] = {"vendor": "sendcloud", "api_url": self.url}
@@ -143,7 +143,7 @@ class Parcels(WebOffice):
 
 
 class Database(Office):
-    """A PostgreSQL server with two tables that an order is written to."""
+    """A PostgreSQL server with two tables for an order."""
 
     def __init__(self, _: Path) -> None:
         self._made = postgres()
@@ -151,7 +151,7 @@ class Database(Office):
         self._tables = PostgresTables(self._server)
         self._tables.run("CREATE TABLE came (id text)")
         self._when("orders", "INSERT INTO came (id) VALUES (new.change_id);")
-        # Between the two tables it dawdles: there it dies.
+        # it pauses between the two tables, so that kills happen there
         self._when("news", "PERFORM pg_sleep(0.01);")
 
     def start(self) -> None:
@@ -173,7 +173,7 @@ class Database(Office):
         self._made.__exit__(None, None, None)
 
     def _when(self, table: str, happens: str) -> None:
-        """Have something happen before each write to a table."""
+        """Execute something before each write to a table."""
         self._tables.run(
             f"CREATE FUNCTION before_{table}() RETURNS trigger LANGUAGE plpgsql "
             f"AS $$ BEGIN {happens} RETURN new; END $$"
@@ -185,7 +185,7 @@ class Database(Office):
 
 
 class Folder(Office):
-    """A folder behind sshd, out of which an ERP takes what it finds."""
+    """A folder behind sshd, from which an ERP takes files."""
 
     orders_a_life = 3
     busy_seconds = 0.3

@@ -28,9 +28,9 @@ SCRATCH = "scratch"
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One thing that happened, in order: `write`, `truncate`, `sync` or `told`.
+    """One operation: `write`, `truncate`, `sync` or `told`.
 
-    `told` is an answer that somebody outside can rely on from then on.
+    `told` is a response on which a client can rely from then on.
     """
 
     kind: str
@@ -42,13 +42,13 @@ class Op:
 
 @dataclass(slots=True)
 class Disk:
-    """Everything that happened since the files were as in `before`."""
+    """All operations since the files were as in `before`."""
 
     before: dict[str, bytes] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
 
     def tell(self, what: object) -> None:
-        """Note that somebody was answered."""
+        """Record that a client got a response."""
         self.ops.append(Op("told", told=what))
 
 
@@ -56,7 +56,7 @@ class _File(apsw.VFSFile):
     def __init__(self, name: Any, flags: list[int], disk: Disk) -> None:
         super().__init__("", name, flags)
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
-        # A file without a name is scratch paper, which nobody reads again.
+        # a file without a name is temporary
         self._name = Path(path or SCRATCH).name
         self._disk = disk
 
@@ -83,7 +83,7 @@ class _Vfs(apsw.VFS):
 
 
 class _Cursor:
-    """What the store asks of a cursor of the standard library."""
+    """The methods of a standard library cursor that the store uses."""
 
     def __init__(self, connection: apsw.Connection, cursor: apsw.Cursor) -> None:
         self._cursor = cursor
@@ -104,7 +104,7 @@ class _Cursor:
 
 
 class _Connection:
-    """What the store asks of a connection of the standard library."""
+    """The methods of a standard library connection that the store uses."""
 
     def __init__(self, path: Path) -> None:
         self._connection = apsw.Connection(str(path), vfs=VFS_NAME)
@@ -133,7 +133,7 @@ class _Connection:
 
 
 class Power:
-    """Opens the writer's connection on the disk, and takes the power away."""
+    """Opens the writer's connection on the disk, and simulates power loss."""
 
     def __init__(self, path: Path, synchronous: str) -> None:
         self._synchronous = synchronous
@@ -143,7 +143,7 @@ class Power:
     def connect(self, path: Path) -> sqlite3.Connection:
         """Return a connection like the shipped one, but for `synchronous`."""
         connection = cast("sqlite3.Connection", _Connection(path))
-        # A VFS in Python shares no memory: the index of the log is kept apart from it.
+        # a VFS in Python shares no memory, so the index of the log is separate
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         connections.prepare_writer(connection)
         if self._synchronous:
@@ -151,14 +151,14 @@ class Power:
         return connection
 
     def off(self) -> None:
-        """Take the VFS away again."""
+        """Unregister the VFS."""
         self._vfs.unregister()
 
 
 def images(
     disk: Disk, cuts: Sequence[int], rng: random.Random
 ) -> Iterator[tuple[list[object], dict[str, bytes]]]:
-    """Yield, for each cut, what was told by then and what the disk may hold."""
+    """Yield for each power loss the given responses, and a possible disk state."""
     durable = {name: bytearray(content) for name, content in disk.before.items()}
     pending: dict[str, list[Op]] = {}
     told: list[object] = []
@@ -189,7 +189,7 @@ def _image(
 
 
 def _survivors(op: Op, rng: random.Random) -> Iterator[Op]:
-    """Yield what is left of something not synced: nothing, all, or some sectors."""
+    """Yield what remains of unsynced writes: nothing, all, or some sectors."""
     fate = rng.random()
     if fate < 0.5:
         return

@@ -37,7 +37,7 @@ enabled = false
 [jobs.reconcile_full]
 enabled = false
 """
-"""The reads that are counted are those of the way out."""
+"""No scheduled syncs, so that only the reads for commands are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Tried:
 
 @dataclass(slots=True)
 class Line:
-    """Both ends, and what is done to the way between them."""
+    """The daemon, the platform, and the proxy between them."""
 
     platform: ReferenceProcess
     proxy: FaultProxy
@@ -66,18 +66,18 @@ class Line:
         return self.platform.store().id
 
     def products(self, number: int) -> list[str]:
-        """Return products that no command has been about for the longest time."""
+        """Return the products whose last command is the oldest."""
         taken, self.fresh = self.fresh[:number], self.fresh[number:]
         self.fresh += taken
         return taken
 
     async def start_again(self) -> None:
-        """Start another daemon on what the last one left behind."""
+        """Start a new daemon on the database of the last one."""
         self.daemon = DaemonProcess(self.office)
         await asyncio.to_thread(self.daemon.await_ready)
 
     async def posted(self, number: int) -> None:
-        """Wait until so many commands have reached the proxy."""
+        """Wait until this many commands reached the proxy."""
 
         def look() -> bool:
             return len(self.proxy.requests("POST")) >= number
@@ -91,9 +91,9 @@ class Line:
         return count(self.office.database, "variants") == len(self.skus)
 
     def adjust(self, *products: str) -> None:
-        """Hand in a change of stock for each; each becomes a command."""
+        """Submit an adjustment for each product; each becomes a command."""
         number = next(self.numbers)
-        # No two files are alike: a file that was taken already would be left alone.
+        # all files differ, because a repeated file would be skipped
         lines = [f"{self.skus[product]},{-1 - number},DAMAGED" for product in products]
         self.office.put(f"stock-deltas-{number}.csv", "sku,adjustment,reason", *lines)
 
@@ -128,7 +128,7 @@ class Line:
         await until(look, "all are applied", seconds)
 
     async def findings(self) -> list[Finding | str]:
-        """Hold both ends' books against each other; of thousands that takes a while."""
+        """Compare the daemon's commands with the platform's history."""
         return await asyncio.to_thread(self._findings)
 
     def _findings(self) -> list[Finding | str]:
@@ -138,7 +138,7 @@ class Line:
 
 
 def stock(platform: ReferenceProcess, number: int) -> dict[str, str]:
-    """Make products; return the SKU of each."""
+    """Create products; return their SKUs."""
     skus = {}
     for sku in (f"SKU-{number}" for number in range(number)):
         body = {"title": sku, "price": "10.00", "stock": PLENTY, "sku": sku}
@@ -157,9 +157,9 @@ async def proxied(
     host: str = "127.0.0.1",
     wrapped: Sequence[str] = (),
 ) -> AsyncIterator[Line]:
-    """Start both; where no Idempotency-Key is taken, effects are proved by reading.
+    """Start both; without idempotency keys, effects are proved by reads.
 
-    The daemon knows the proxy by the name `host`, and is `wrapped` in a command.
+    The daemon reaches the proxy by the name `host`, and runs `wrapped` in a command.
     """
     platform = await asyncio.to_thread(start_reference, folder, fixture="empty")
     quirks = [] if keyed else ["no-idempotency"]

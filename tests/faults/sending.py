@@ -26,7 +26,7 @@ WORDS = "Please ring twice; the bell is below the stairs. "
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An answer, and how long it took; status 0 is a connection that broke."""
+    """A response and its latency; status 0 means a broken connection."""
 
     status: int
     retry_after: str
@@ -35,7 +35,7 @@ class Told:
 
 @dataclass(slots=True)
 class Sender:
-    """Sends as the platform does; each body is one of its own."""
+    """Sends webhooks as the platform does; all bodies differ."""
 
     office: Office
     session: aiohttp.ClientSession
@@ -47,7 +47,7 @@ class Sender:
     admin_url: str = ""
 
     def find(self) -> None:
-        """Learn where the daemon listens."""
+        """Find the daemon's port."""
         live = self.office.read_status()
         assert live, "the daemon is not ready"
         self.public_url, self.admin_url = live["public_url"], live["admin_url"]
@@ -82,7 +82,7 @@ class Sender:
     async def insist(
         self, body: bytes | None = None, seconds: float = HANG_SECONDS
     ) -> float:
-        """Send until it is kept; return the seconds that it took."""
+        """Retry until the webhook is stored; return the seconds."""
         body, began = body or self.body(), time.monotonic()
         while (await self.send(body)).status != 200:
             waited = time.monotonic() - began
@@ -95,20 +95,20 @@ class Sender:
             await self.send(self.body(size))
 
     async def health(self, path: str = "/healthz") -> Told:
-        """Ask the admin side."""
+        """Request the health check of the admin listener."""
         began = time.monotonic()
         async with self.session.get(self.admin_url + path) as answer:
             await answer.read()
             return Told(answer.status, "", time.monotonic() - began)
 
     def lost(self, database: Path) -> set[bytes]:
-        """Return what was answered 200 and is not there."""
+        """Return the bodies that were answered with 200 and are not stored."""
         return self.kept - set(bodies(database))
 
 
 @asynccontextmanager
 async def sender(office: Office, store_id: str = "") -> AsyncIterator[Sender]:
-    """A sender for a daemon that runs."""
+    """Return a sender for a running daemon."""
     connector = aiohttp.TCPConnector(limit=0)
     timeout = aiohttp.ClientTimeout(total=HANG_SECONDS)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:

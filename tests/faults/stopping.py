@@ -25,14 +25,14 @@ REQUESTS = 50
 
 @dataclass(slots=True)
 class Halved:
-    """A webhook of which only the head and half of the body was sent."""
+    """A webhook whose head and half of whose body were sent."""
 
     body: bytes
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def finish(self) -> int:
-        """Send the rest; return the status, 0 where the connection is closed."""
+        """Send the rest; return the status, 0 if the connection is closed."""
         try:
             self.writer.write(self.body[len(self.body) // 2 :])
             async with asyncio.timeout(HANG_SECONDS):
@@ -46,7 +46,7 @@ class Halved:
 
 @dataclass(slots=True)
 class Signaled:
-    """What was on its way when the daemon was told to stop, and how it ended."""
+    """The requests in flight when the daemon got the stop signal, and its end."""
 
     line: Line
     at: float = 0.0
@@ -54,14 +54,14 @@ class Signaled:
     kept: set[bytes] = field(default_factory=set)
 
     async def fill(self, requests: int) -> None:
-        """Wait until as many effects as may be are on their way, and requests too."""
+        """Wait until the maximum of commands is in flight, and webhooks too."""
         sent = len(self.line.proxy.requests("POST"))
         self.line.adjust(*self.line.products(3 * EFFECTS))
         await self.line.posted(sent + EFFECTS)
         public = urlsplit((self.line.office.read_status() or {})["public_url"])
         for number in range(requests):
             self.halved.append(await self._halve(public.port or 0, number))
-        # Connections are taken in turn: once this one is, so are all before it.
+        # connections are accepted in order: all before this one were accepted
         last = await self._halve(public.port or 0, requests)
         assert await self.finish([last]) == [200]
 
@@ -82,7 +82,7 @@ class Signaled:
         self.line.daemon.process.send_signal(signal.SIGTERM)
 
     async def finish(self, requests: list[Halved]) -> list[int]:
-        """Send the rest of these; return their statuses."""
+        """Send the rest of these webhooks; return their statuses."""
         statuses = await asyncio.gather(*(one.finish() for one in requests))
         ended = zip(requests, statuses, strict=True)
         self.kept |= {one.body for one, status in ended if status == 200}
@@ -103,7 +103,7 @@ class Signaled:
 
 
 def of_commands(toxic: Toxic) -> Toxic:
-    """Spoil commands only; what is read passes."""
+    """Inject the fault into commands only, not into reads."""
 
     async def work(passing: ProxiedRequest, forward: Forward) -> None:
         await (toxic if passing.method == "POST" else clear)(passing, forward)
@@ -112,7 +112,7 @@ def of_commands(toxic: Toxic) -> Toxic:
 
 
 def mixed(chance: random.Random, lost: float, slow_seconds: float) -> Toxic:
-    """Answer late, or with this probability never; what is lost may have arrived."""
+    """Answer late, or with this probability never; a lost request may have arrived."""
 
     async def work(passing: ProxiedRequest, forward: Forward) -> None:
         if chance.random() >= lost:

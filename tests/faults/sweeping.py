@@ -52,19 +52,19 @@ if TYPE_CHECKING:
 
 STORE = "main"
 CALM_ROUNDS = 3
-"""Rounds in a row in which nothing moved: then nothing will before the clock does."""
+"""Rounds without progress, after which only the clock can cause progress."""
 SIZES = [{"title": size, "price": "100.00", "stock": 10} for size in ("S", "M")]
 FOREVER_SECONDS = 7_200
 STEPS = 60
-"""Steps of time from the first look to the last."""
+"""The steps of time from the first check to the last."""
 Planned: TypeAlias = tuple[str, dict[str, Any]]
-"""What a command is about, and its payload."""
+"""The target of a command, and its payload."""
 _NUMBERS = count(1)
 
 
 @dataclass(slots=True)
 class Stage:
-    """A platform, the way to it, and the database of a program that may come and go."""
+    """A platform, a faulty network, and the database of a program that may restart."""
 
     path: Path
     shop: Shop
@@ -74,20 +74,20 @@ class Stage:
     wire: FaultyTransport
     facts: StoreFacts
     fates: dict[str, tuple[str, CommandFault]] = field(default_factory=dict)
-    """What each command is a case of."""
+    """The case of each command."""
     told: list[tuple[str, str]] = field(default_factory=list)
 
     async def plan_all(
         self, store: SqliteStore, kinds: Iterable[str], fates: Iterable[CommandFault]
     ) -> None:
-        """Plan each kind with each fate; the platform has its quirks only after it."""
+        """Plan each kind with each fault; then set the platform's quirks."""
         await set_quirks(self.shop, NONE)
         for kind, fate in product(kinds, fates):
             await self.plan(store, kind, fate)
         await set_quirks(self.shop, parse(self.quirks))
 
     async def plan(self, store: SqliteStore, kind: str, fate: CommandFault) -> str:
-        """Plan a command about an object of its own; its first request meets `fate`."""
+        """Plan a command for a new object; its first request gets the fault `fate`."""
         number = next(_NUMBERS)
         plan = (PLANS | PREPARED)[kind]
         target, payload = await plan(self, store, number)
@@ -113,12 +113,12 @@ class Stage:
         return [id_ for id_, state in self.states().items() if state in OPEN]
 
     async def ledger(self) -> list[Finding]:
-        """Hold what the platform has against what the program believes."""
+        """Compare the platform's state with the program's commands."""
         books = read_daemon_rows(self.path, STORE, "bench")
         return compare_effects(await self.shop.state(), books)
 
     async def effects(self) -> dict[str, int]:
-        """Count how often each command took effect, by the platform's own books."""
+        """Count how often each command took effect, from the platform's history."""
         books = StoreBooks(await self.shop.state())
         commands = read_daemon_rows(self.path, STORE, "bench").commands
         return {row["id"]: effects_of(row, books).count for row in commands}
@@ -145,14 +145,14 @@ class Stage:
         return order["id"], {"restock": True, "reason": "STAFF"}
 
     async def plan_too_late(self, store: SqliteStore, number: int) -> Planned:
-        """The order is cancelled already, and the mirror has not heard of it."""
+        """Plan for an order that is cancelled, which the mirror does not show yet."""
         order = await self.order(store, 1)
         answer = await self.shop.v1("POST", f"/orders/{order['id']}/cancel", {})
         assert answer.status == 200, answer.body
         return order["id"], tracked(number, [])
 
     async def plan_again(self, store: SqliteStore, number: int) -> Planned:
-        """The order is cancelled already, by ourselves in a life that is forgotten."""
+        """Plan for an order that a pre-restore command of ours cancelled."""
         order = await self.order(store, 2)
         asked: dict[str, Any] = {"restock": True, "reason": "STAFF"}
         if NOTELESS.isdisjoint(self.quirks):
@@ -162,7 +162,7 @@ class Stage:
         return order["id"], {"restock": True, "reason": "STAFF"}
 
     async def plan_rest(self, store: SqliteStore, number: int) -> Planned:
-        """Two of the five units have shipped; a connector asks for a restock."""
+        """Plan a restock of an order with two of five units shipped."""
         order = await self.order(store, 5)
         line = {"lineItemId": order["items"][0]["id"], "quantity": 2}
         parcel = {"trackingNumber": f"BD{number}", "items": [line]}
@@ -201,16 +201,16 @@ PLANS = {
     "adjust": Stage.plan_adjust,
     "pool": Stage.plan_pool,
 }
-"""What commands are planned: a whole order or a part of it, one variant or all."""
+"""Variants of commands: a whole order or a part of it, one variant or all."""
 NOTELESS = frozenset({"no-note", "strict-body"})
-"""Readings of a platform whose books hold no note of ours."""
+"""Quirks of a platform that stores none of our notes."""
 TOO_LATE, AGAIN, REST = "too late", "again", "rest"
 PREPARED = {
     TOO_LATE: Stage.plan_too_late,
     AGAIN: Stage.plan_again,
     REST: Stage.plan_rest,
 }
-"""What was done to the object before; only of a part that shipped the mirror knows."""
+"""Earlier changes of the object; the mirror shows only a partial shipment."""
 ADJUSTMENTS = frozenset({"adjust", "pool"})
 KIND = {"part": "fulfill", TOO_LATE: "fulfill", AGAIN: "cancel", REST: "cancel"}
 
@@ -223,9 +223,9 @@ async def stage(
     push: dict[str, Any] | None = None,
     start: datetime = START,
 ) -> AsyncIterator[Stage]:
-    """Set the platform and the way to it up; no program runs yet.
+    """Set up the platform and the network; no program runs yet.
 
-    `start` is the time of the program's clock; the platform has the real one.
+    `start` is the time of the program's clock; the platform has real time.
     """
     access = shop.running.access
     store = {"base_url": access.public_url, "api_key": access.api_key}
@@ -251,7 +251,7 @@ def _line(message: Any) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Program:
-    """The way out on an open store; it lives once it is told to."""
+    """The sending part of the daemon on an open store; a test starts it."""
 
     on: Stage
     store: SqliteStore
@@ -259,12 +259,12 @@ class Program:
     sender: Sender
     living: asyncio.Future[None] | None = None
     beside: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    """What runs beside the way out."""
+    """Other loops that run beside it."""
     working: set[asyncio.Future[Any]] = field(default_factory=set)
-    """What the database works on: a slow disk must not let the clock run ahead."""
+    """The database's pending work: the clock must not advance during it."""
 
     def watch_database(self) -> None:
-        """Note from now on what the database works on."""
+        """Record the database's pending work from now on."""
         engine: Any = self.store.engine
         for name in ("write", "background", "read"):
             setattr(engine, name, self._noted(getattr(engine, name)))
@@ -282,13 +282,13 @@ class Program:
 
     @property
     def mortal_store(self) -> SqliteStore:
-        """The store as it is used: each call of it may be the last."""
+        """Return the store with a kill point around each call."""
         return cast("SqliteStore", KillableStore(self.store, self.mortality))
 
     async def run_out(self, wind_back_seconds: float = 0.0) -> None:
-        """Let time pass until nothing is open or on its way, or until death.
+        """Let time pass until nothing is open or in flight, or until the kill.
 
-        The wall clock may be set back soon after the start, or forward by less than 0.
+        The wall clock may be set back soon after the start (or forward, if negative).
         """
 
         def is_done() -> bool:
@@ -299,7 +299,7 @@ class Program:
     async def run_until(
         self, is_done: Callable[[], bool], wind_back_seconds: float = 0.0
     ) -> None:
-        """Let time pass until this is so, or until death."""
+        """Let time pass until the condition is true, or until the kill."""
         if self.living is None:
             self.living = asyncio.ensure_future(self._live())
         clock = self.on.clock
@@ -322,7 +322,7 @@ class Program:
         await asyncio.gather(*(run() for run in (*out, *self.beside)))
 
     async def calm(self) -> None:
-        """Wait until nothing moves any more before the clock does."""
+        """Wait until only the clock can cause progress."""
         calm = 0
         while calm < CALM_ROUNDS:
             await run_ready_tasks()
@@ -336,7 +336,7 @@ class Program:
 async def program(
     on: Stage, mortality: KillPoint | None = None
 ) -> AsyncIterator[Program]:
-    """Make the way out ready; in the end it dies where it stands."""
+    """Prepare the sending part; kill it at the end."""
     mortality = mortality or KillPoint()
     async with started_store(on.path, on.clock) as store:
         way = KillableTransport(on.wire, mortality)
@@ -345,7 +345,7 @@ async def program(
         transport, client = build_client(on.settings, STORE, on.clock, way, signals)
         mortal = cast("SqliteStore", KillableStore(store, mortality))
         sender = build_sender(on.settings, context, mortal, client)
-        # As the daemon does at a start; not a step of a command's life.
+        # as the daemon does at its start; not a step of a command
         await IdempotencySupport(STORE, client, store.kv, on.clock).record(on.facts)
         made = Program(on, store, mortality, sender)
         made.watch_database()

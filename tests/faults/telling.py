@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 CLOCK = SystemClock()
 STEP_SECONDS = 0.005
 HASTE = 600.0
-"""A second away is ten minutes: longer than what is in doubt is looked at."""
+"""One real second is ten minutes: longer than uncertain deliveries are checked."""
 PATIENCE_SECONDS = 900.0
 TOPIC = "order.placed"
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the office was owed, and what came there, in both cases as it names it."""
+    """The expected and the received notifications of the office."""
 
     owed: Sequence[str]
     came: Sequence[str]
 
     @property
     def again(self) -> int:
-        """How often something came that had come before."""
+        """Return the number of repeated notifications."""
         return len(self.came) - len(set(self.came))
 
 
 async def tell_amid_kills(office: Office, database: Path, kills: int) -> Told:
-    """Kill the office amid orders; return once all orders are told."""
+    """Kill the office while it receives orders; return when all are delivered."""
     moments, clock = chances(), FastClock(HASTE)
     async with started_store(database, clock) as store, carried(office, store, clock):
         for life in range(kills):
@@ -66,12 +66,12 @@ async def tell_amid_kills(office: Office, database: Path, kills: int) -> Told:
 
 
 def owed(database: Path, column: str) -> list[str]:
-    """Return a column of the notifications that the office has to hear."""
+    """Return a column of the notifications that the office must receive."""
     return values_of(database, "deliveries", column, topic=TOPIC)
 
 
 async def until_some(office: Office, number: int) -> None:
-    """Wait until so many orders have come."""
+    """Wait until this many orders were received."""
     what = f"{number} orders came"
     await until(lambda: len(office.came()) >= number, what, PATIENCE_SECONDS)
 
@@ -80,7 +80,7 @@ async def until_some(office: Office, number: int) -> None:
 async def carried(
     office: Office, store: SqliteStore, clock: Clock
 ) -> AsyncIterator[None]:
-    """Carry orders to the office for as long as this lasts."""
+    """Deliver orders to the office within the block."""
     connector = office.connector()
     sink = delivery_worker(
         connector, store, clock, topics=frozenset({TOPIC}), begin="all"
@@ -104,7 +104,7 @@ async def carried(
 
 
 def orders(life: int, number: int) -> list[bytes]:
-    """Return deliveries of so many new orders."""
+    """Return webhooks of this many new orders."""
     return [
         envelope(
             "orders/create",

@@ -58,7 +58,7 @@ async def test_every_fate_of_an_adjustment_leaves_one_adjustment(
                 news = payloads.envelope("products/create", lamp)
                 assert await append_and_fold(first.store, news) == []
             await set_quirks(shop, parse(quirks))
-        # Both clocks agree here: it is counted after the products came.
+        # both clocks agree here, so the count is later than the products
         await on.clock.advance((now() - on.clock.now()).total_seconds())
         as_of = to_text(on.clock.now())
         counts = [

@@ -43,7 +43,7 @@ OPEN_WHEN_KILLED = BACKLOG if LONG else 1_000
 STATUSES = (500, 502, 503)
 MOST_TO_OPEN = 10
 OPENING_SECONDS = 15
-"""By then the circuit is open, and what was read meanwhile has given up."""
+"""The time after which the circuit is open, and pending reads gave up."""
 SLACK_SECONDS = 0.5
 SPIKE = 2.0
 SPAN_SECONDS = 5
@@ -51,7 +51,7 @@ MOST_BYTES = 300_000_000
 
 
 def failing(chance: random.Random, share: float) -> Toxic:
-    """Refuse this share of all requests; nothing of them arrives."""
+    """Refuse this share of all requests without forwarding them."""
 
     async def work(passing: ProxiedRequest, forward: Forward) -> None:
         if chance.random() < share:
@@ -70,7 +70,7 @@ async def pass_by(seconds: float) -> None:
 
 
 async def weather_the_storm(line: Line, chance: random.Random) -> None:
-    """See that a platform that fails for good is asked now and then, and no more."""
+    """Check that a platform that keeps failing gets only occasional probes."""
     line.proxy.storm, began = failing(chance, 1.0), time.monotonic()
     sent = len(line.proxy.requests("POST"))
     for _ in range(FILES):
@@ -84,14 +84,14 @@ async def weather_the_storm(line: Line, chance: random.Random) -> None:
 
 
 def fullest_span(proxy: FaultProxy, since: float) -> float:
-    """Return the most commands a second that went out over some seconds."""
+    """Return the highest rate of commands over some seconds."""
     sent = [one.at for one in proxy.requests("POST") if one.at > since]
     spans = Counter(int((at - since) / SPAN_SECONDS) for at in sent)
     return max(spans.values()) / SPAN_SECONDS
 
 
 async def work_in_calm(line: Line) -> float:
-    """Send something while all is well; return how many went out a second at most."""
+    """Send commands without faults; return the highest rate per second."""
     began = time.monotonic()
     for _ in range(CALM_FILES):
         line.adjust(*line.products(PRODUCTS))
@@ -120,7 +120,7 @@ async def test_a_long_storm_is_sat_out_and_its_backlog_drains(
         told = f"{left} drained in {seconds:.0f} s, at most {fullest:.0f}/s"
         told += f" (in calm {usual:.0f}/s), {memory / 1e6:.0f} MB"
         tell(capsys, 0, 1, f"storms, {told}")
-        # The rate depends on who else wants the machine: it is told, and no more.
+        # the rate depends on the machine's load, so it is only reported
         assert line.proxy.most_commands <= SPIKE * at_once
         assert memory < MOST_BYTES
         assert states(line) == {"applied": TOTAL}
@@ -140,7 +140,7 @@ async def test_killed_with_thousands_of_open_commands_it_goes_on(
         before = ids(line)
         line.proxy.storm = None
         await line.start_again()
-        # The time that it takes is a row of the benchmarks.
+        # the benchmarks measure the time
         assert ids(line) == before
         assert line.open() + applied(line) == len(before) == OPEN_WHEN_KILLED
         await until(lambda: applied(line) > FEW_PRODUCTS, "it goes on")

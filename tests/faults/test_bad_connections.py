@@ -47,7 +47,7 @@ LINES: dict[str, tuple[Toxic, str]] = {
     "limited to half the body": (limit_data(300), UNCERTAIN),
     "black hole": (blackhole, UNCERTAIN),
 }
-"""What happens to the first request of a command, and how it is to be classed."""
+"""The fault of a command's first request, and its expected classification."""
 HTML = b"<html><body>Welcome</body></html>"
 OTHER = {"data": {"adjustmentId": "adj_0", "productId": "prod_other", "levels": []}}
 LIES: dict[str, tuple[Toxic, str]] = {
@@ -68,7 +68,7 @@ LIES: dict[str, tuple[Toxic, str]] = {
 STORM = {"status": 503, "code": "UNAVAILABLE", "detail": "a storm"}
 MOST_TO_OPEN = 10
 QUIET_SECONDS = 5
-"""Before the first probe: by then whatever read has given up, after its last try."""
+"""The delay of the first probe: by then all reads gave up."""
 COMMANDS = 200 if LONG else 30
 
 
@@ -79,9 +79,9 @@ async def line(tmp_path: Path) -> AsyncIterator[Line]:
 
 
 async def classes(line: Line, toxics: dict[str, tuple[Toxic, str]]) -> dict[str, str]:
-    """Do each to one command, with a sound one after it; return how they are classed.
+    """Apply each fault to one command; return the classifications.
 
-    The sound ones keep the circuit from opening.
+    A successful command after each one keeps the circuit closed.
     """
     found = {}
     for name, (toxic, _) in toxics.items():
@@ -128,7 +128,7 @@ async def test_half_open_connections_hold_up_no_other_client(line: Line) -> None
         tried = await line.tried(product)
         assert tried.outcome == UNCERTAIN
         assert tried.seconds >= READ_SECONDS
-        # Had the others waited for this connection, none would have ended before it.
+        # if the others had waited for this connection, none would have ended before it
         assert min(ended) < tried.ended
     await line.applied(*poor)
     assert await line.findings() == []
@@ -143,8 +143,8 @@ async def test_a_storm_is_sat_out_and_the_backlog_drains(line: Line) -> None:
     await until(lambda: time.monotonic() > first_probe + 2, "a probe")
     assert len(line.proxy.requests("POST")) <= MOST_TO_OPEN
     left_alone = [one for one in line.proxy.log if one.at > first_probe - QUIET_SECONDS]
-    # One probe in ten seconds, and reads that gave up late on a busy machine; a daemon
-    # that went on asking would make hundreds.
+    # One probe in ten seconds, and late reads on a busy machine; without the circuit
+    # breaker there would be hundreds.
     assert len(left_alone) <= MOST_TO_OPEN, [one.passing.head for one in left_alone]
     line.proxy.storm = None
     await line.applied(*products)

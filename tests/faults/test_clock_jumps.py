@@ -67,7 +67,7 @@ def utc(text: str) -> datetime:
 
 @dataclass(slots=True)
 class Wall:
-    """The clock that the daemon sees: this machine's, so much ahead."""
+    """The clock of the daemon: the machine's clock plus an offset."""
 
     file: Path
     ahead: timedelta = timedelta()
@@ -76,7 +76,7 @@ class Wall:
         return datetime.now(UTC) + self.ahead
 
     def show(self, text: str) -> None:
-        """Show a moment and go on from there."""
+        """Set the clock, and let it run from there."""
         self.ahead = utc(text) - datetime.now(UTC)
         unfinished = self.file.with_suffix(".tmp")
         unfinished.write_text(f"{self.ahead.total_seconds():+.3f}\n")
@@ -86,7 +86,7 @@ class Wall:
         await_true(lambda: self.now() > moment, f"it is later than {moment}")
 
     def environ(self) -> dict[str, str]:
-        """Return what lets a program see this clock; its monotonic one is real."""
+        """Return variables that give a program this clock; monotonic time is real."""
         tool = [require("faketime"), "-m", "-f", "+0", "printenv", "LD_PRELOAD"]
         library = subprocess.run(tool, capture_output=True, text=True, check=True)
         return {
@@ -100,19 +100,19 @@ class Wall:
 
 @dataclass(slots=True)
 class Watched:
-    """A daemon, its clock, and the runs of what is no gate: those run all the time."""
+    """A daemon, its clock, and the runs of its jobs without send windows."""
 
     daemon: DaemonProcess
     wall: Wall
     after: int = 0
 
     def new_runs(self) -> Counter[str]:
-        """Count the runs since `after`; old ones are pruned as years go by."""
+        """Count the runs since `after`; retention deletes old runs as years pass."""
         new = (run for run in self._runs() if run.id > self.after)
         return Counter(run.job for run in new if run.job in ALL)
 
     def runs_of(self, total: int) -> Counter[str]:
-        """Return the new runs once there are as many as expected, or what there is."""
+        """Wait for the expected number of new runs; return the runs."""
         with suppress(AssertionError):
             await_true(lambda: self.new_runs().total() >= total, "all ran")
         found = self.new_runs()
@@ -127,7 +127,7 @@ class Watched:
         return {name: from_text(at) for name, at in live["jobs"].items()}
 
     def in_step(self) -> bool:
-        """Tell whether nothing is overdue and the gates go on every second."""
+        """Return True if nothing is overdue and send windows run every second."""
         runs, now = self.next_runs(), self.wall.now()
         gates = runs["push_fulfillments:main"]
         return min(runs.values()) > now and gates < now + timedelta(seconds=3)

@@ -25,11 +25,11 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 CLOCK = SystemClock()
 ROWS = 3
 LOOKS = 3
-"""How often the history is asked for in vain before the platform shows it."""
+"""How often a read of the history fails before it succeeds."""
 KEYLESS = ("no-idempotency",)
-"""A platform that does the same twice if it is sent twice."""
+"""A platform that applies a repeated request twice."""
 BLIND = (*KEYLESS, "no-history")
-"""One that does not even show what it did: an operator has to decide."""
+"""A platform without any evidence: an operator must decide."""
 HISTORY = "/api/v1/inventory/history"
 
 
@@ -38,9 +38,9 @@ def adjustment(number: int, row: int) -> int:
 
 
 def hand_in(running: Cluster, number: int) -> None:
-    """Put a file of stock corrections into the shared folder; each is one of its own.
+    """Put a file of adjustments into the shared folder; all adjustments differ.
 
-    The same number makes the same file.
+    The same number gives the same file.
     """
     products = running.platform.v1("GET", "/products?limit=1").data()
     sku = products[0]["variants"][0]["sku"]
@@ -55,7 +55,7 @@ def hand_in(running: Cluster, number: int) -> None:
 
 
 def moves(running: Cluster) -> Counter[int]:
-    """Return how often each correction of ours is in the platform's history."""
+    """Return how often each of our adjustments is in the platform's history."""
     history = running.platform.state()["history"]
     ours = (entry for entry in history if tagged(entry["note"] or ""))
     return Counter(entry["adjustment"] for entry in ours)
@@ -71,14 +71,14 @@ def states(running: Cluster) -> Counter[str]:
 
 
 async def until_true(look: Callable[[], bool]) -> None:
-    """Wait for something that takes a while to look at."""
+    """Wait for a condition that is slow to evaluate."""
     async with asyncio.timeout(HANG_SECONDS):
         while not await asyncio.to_thread(look):
             await CLOCK.sleep(0.05)
 
 
 async def until_moved(running: Cluster, numbers: int) -> None:
-    """Wait until the corrections of so many files took effect, as Backhaul knows."""
+    """Wait until the adjustments of this many files are applied."""
 
     def look() -> bool:
         return len(moves(running)) >= numbers * ROWS and is_settled(running)
@@ -87,9 +87,9 @@ async def until_moved(running: Cluster, numbers: int) -> None:
 
 
 async def freeze_all(running: Cluster) -> None:
-    """Freeze all daemons while none of them waits for the answer to a commit.
+    """Freeze all daemons while none of them waits for a commit.
 
-    A daemon that never hears of its last commit ends, and knows of nothing afterwards.
+    A daemon whose last commit gets no response exits.
     """
     while True:
         for member in running.members:
@@ -108,7 +108,7 @@ def thaw(member: Member) -> None:
 
 
 def looks(running: Cluster) -> int:
-    """Return how often the platform's history was asked for."""
+    """Return how often the platform's history was requested."""
     return sum(HISTORY.encode() in each.passing.head for each in running.proxy.log)
 
 
@@ -117,7 +117,7 @@ def was_told(running: Cluster) -> bool:
 
 
 def posts(running: Cluster, marked: bytes) -> int:
-    """Return how many requests with this reached the platform."""
+    """Return how many requests with this text reached the platform."""
     sent = running.proxy.requests("POST")
     return sum(marked in each.passing.body and each.forwarded for each in sent)
 
@@ -185,7 +185,7 @@ async def test_the_wrong_replica_is_noticed_and_nothing_is_sent_before_the_audit
         assert running.proxy.requests("POST") == []
 
         platform.control("DELETE", "/stores/demo/faults")
-        hand_in(running, 2)  # the office sees that these are missing
+        hand_in(running, 2)  # the back office notices that these are missing
         await until_moved(running, 3)
         assert set(moves(running).values()) == {1}
         await asyncio.to_thread(nodes.clone, lost)

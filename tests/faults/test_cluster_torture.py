@@ -37,13 +37,13 @@ FAULTS = {
         {"fault": "delay", "probability": 0.1, "seconds": 1.0},
     ],
 }
-"""What the platform does wrong all the while, and what it does not take back."""
+"""The platform's faults during the run, and the ones that remain after it."""
 
 
 async def tortured(
     folder: Path, daemons: int, stores: int, events: list[str], seed: int = SEED
 ) -> tuple[Torture, list[Ledger]]:
-    """Let people work while this happens; return it with the books at the end."""
+    """Let the back offices work during the faults; return both, with the ledgers."""
     async with cluster(folder, daemons, CLOCK, stores=stores) as running:
         floors = [
             Floor(running, each, chances(seed + number), CLOCK)
@@ -59,7 +59,7 @@ async def tortured(
 
 
 def arm(running: Cluster, seed: int) -> None:
-    """Let the platform do wrong, for each store in its own way."""
+    """Set the platform's faults for each store."""
     for number, store in enumerate(running.stores):
         faults = {"seed": seed + number, **FAULTS}
         path = f"/stores/{store.access.subdomain}/faults"
@@ -75,7 +75,7 @@ def disarm(running: Cluster) -> None:
 def show(
     capsys: pytest.CaptureFixture[str], torture: Torture, ledgers: list[Ledger]
 ) -> list[str]:
-    """Tell what was found; return everything that must not be."""
+    """Report the results; return all errors."""
     events = sum(torture.figures.done.values())
     found = [fault for ledger in ledgers for fault in ledger.faults()]
     found += [f"refused: {each}" for each in torture.refused]
@@ -91,7 +91,7 @@ def show(
 async def test_two_daemons_through_failovers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The short form: webhooks and commands flow on through two lost primaries."""
+    """The short form: webhooks and commands continue after two lost primaries."""
     events = ["primary lost", "primary lost while a walsender is stalled"]
     torture, ledgers = await tortured(tmp_path, 2, 2, events)
     assert show(capsys, torture, ledgers) == []

@@ -32,11 +32,11 @@ SIZES = [
 QUIRKS = ("no-idempotency", "no-note")
 PUSH = {"check_after": ["0s", "20s", "60s"]}
 STOPPING = "targets.stop:"
-"""Only a platform that moves what it was not asked to comes to this step."""
+"""Only a platform that makes its own stock movements leads to this step."""
 READS = {"due", "next_due", "readings", "other_variants", "stopped"}
-"""What these leave behind at a death is the same before and after."""
+"""Steps for which a kill before and a kill after leave the same state."""
 NOT_MET = "targets.release:"
-"""Comes after a restore only; its deaths are in test_hold_kills.py."""
+"""Happens only after a restore; test_hold_kills.py kills it."""
 POINTS = [
     point
     for point in points_around(COUNTING)

@@ -50,7 +50,7 @@ gun = "127.0.0.1"
 
 @asynccontextmanager
 async def floor() -> AsyncIterator[tuple[Office, Gun]]:
-    """A configuration that takes lines, and a device that sends them."""
+    """Return a configuration for scanned lines, and a device that sends them."""
     async with office_with_known_store() as office:
         port = free_port()
         office.more = SCANNER.format(office=office, port=port)
@@ -97,7 +97,7 @@ async def test_a_daemon_that_is_killed_amid_lines_counts_each_once(
 
 
 async def kill_amid_lines(daemon: DaemonProcess, gun: Gun) -> None:
-    """Let the device scan for ever; kill the daemon, which it notices."""
+    """Let the device scan endlessly; kill the daemon, which the device notices."""
     enough = gun.answered + ANSWERS_A_LIFE
     scanning = asyncio.ensure_future(gun.scan(10**9))
     await until(
@@ -141,7 +141,7 @@ async def test_a_daemon_that_is_killed_amid_picks_ships_each_order_once(
 
 
 def assert_each_counts_once(office: Office, gun: Gun) -> None:
-    """Hold what the daemon keeps against what the device has sent."""
+    """Compare the stored scans with the scans that the device sent."""
     assert gun.answered == gun.sent > 0
     kept = values_of(office.database, "records", "payload", instance="floor")
     records = [decode(payload)[1] for payload in kept]

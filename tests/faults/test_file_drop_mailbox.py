@@ -50,7 +50,7 @@ def fill(server: Dovecot, trial: int) -> set[str]:
 
 
 async def pull(connector: Connector[Any], drop: MailDrop, rng: Random) -> None:
-    """Pull; a killed daemon may have stored its last batch, not acknowledged it."""
+    """Pull; a killed daemon may have stored its last batch without acknowledging it."""
     async for batch in connector.pull(drop.host.cursor):
         if rng.random() < KILLED:
             if rng.random() < 0.5:
@@ -61,7 +61,7 @@ async def pull(connector: Connector[Any], drop: MailDrop, rng: Random) -> None:
 
 
 async def work(drop: MailDrop, port: int, rng: Random) -> int:
-    """Run one daemon for a while; return 1 if the mailbox failed."""
+    """Run one daemon for a while; return 1 if the mailbox failed, else 0."""
     drop.options["imap"] = {**drop.options["imap"], "port": port}
     connector = drop.connector()
     try:

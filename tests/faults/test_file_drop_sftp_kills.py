@@ -27,7 +27,7 @@ PIECE_BYTES = 4_096
 
 
 class Cable:
-    """Carries bytes to the server; strikes once, after `left` bytes from there."""
+    """Forwards bytes to the server; breaks once, after `left` bytes from the server."""
 
     def __init__(self, port: int, left: int, strike: Callable[[], None]) -> None:
         self._port = port
@@ -71,7 +71,7 @@ class Cable:
                 self._left -= len(content)
                 if self._left < 0:
                     self.struck = True
-                    # What was on its way arrives in part: in the middle of a line.
+                    # bytes in flight arrive in part, up to the middle of a line
                     target.write(content[: self._left])
                     self._strike()
                     self.cut()
@@ -95,7 +95,7 @@ def content(trial: int) -> str:
 
 
 async def taken(drop: Drop, server: Sshd, cable: Cable) -> int:
-    """Pull until the file is archived; return how often that failed."""
+    """Pull until the file is archived; return the number of failures."""
     drop.options |= {"sftp_port": cable.port, "batch_rows": 100}
     connector = drop.connector()
     failures = 0

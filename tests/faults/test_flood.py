@@ -24,11 +24,11 @@ LARGEST_BYTES = 1_000_000
 MOST_MEMORY_BYTES = 300_000_000
 SENDERS = 400
 FAIR = {200, 429, 503, 0}
-"""0: the connection was closed before the answer was read; it is sent again."""
+"""0: the connection was closed before the response; the webhook is sent again."""
 
 
 async def flood(client: Sender, size: int) -> float:
-    """Offer what is asked for, as far as this machine can; return the rate."""
+    """Send at the requested rate, as far as this machine can; return the real rate."""
     began = time.monotonic()
     left = iter(range(int(PER_SECOND * SECONDS)))
 

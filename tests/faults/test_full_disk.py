@@ -36,12 +36,12 @@ NEVER_SENT_SECONDS = 3.0
 
 
 def written(office: Office) -> int:
-    """Return how far the daemon has written its log of changes."""
+    """Return the size of the daemon's write-ahead log."""
     return office.database.with_name("backhaul.db-wal").stat().st_size
 
 
 async def refused_by_all(client: Sender) -> None:
-    """Send until the disk is full for everybody, and then some more."""
+    """Send until the disk is full, and then some more."""
     begun = len(client.told)
 
     def go_on() -> bool:
@@ -55,7 +55,7 @@ async def refused_by_all(client: Sender) -> None:
 
 
 def faults_of(client: Sender) -> list[str]:
-    """Return what no refusal may look like."""
+    """Return the defects of refusals."""
     return [
         str(told)
         for told in client.told
@@ -88,7 +88,7 @@ async def test_a_disk_that_fills_at_any_point(
 
 
 def arm(platform: ReferenceProcess, *rules: dict[str, Any]) -> None:
-    """Set what goes wrong at the platform from now on."""
+    """Set the platform's faults from now on."""
     body = {"seed": 1, "http": list(rules), "webhooks": []}
     assert platform.control("PUT", "/stores/demo/faults", body).status == 200
 
@@ -100,7 +100,7 @@ def fired(platform: ReferenceProcess) -> int:
 
 
 def adjustments(platform: ReferenceProcess, sku: str) -> list[int]:
-    """Return what the platform's own books say of the stock of an article."""
+    """Return the platform's history of an article's stock."""
     state = platform.state()
     (variant,) = (
         variant["id"]
@@ -125,7 +125,7 @@ async def test_no_command_is_sent_while_its_attempt_cannot_be_recorded(
     throttled = {"fault": "rate429", "method": "POST", "seconds": 1}
     arm(platform, throttled)
     async with sender(office, platform.store().id) as client:
-        # The article came too late for the first reading; its webhook tells of it.
+        # the article came too late for the backfill; its webhook has it
         await tell_of_articles(client, platform)
         office.put("stock-deltas-1.csv", "sku,adjustment,reason", "ARK,-7,DAMAGED")
         await until(lambda: fired(platform) > 0, "it is tried, and told to come later")
@@ -144,7 +144,7 @@ async def test_no_command_is_sent_while_its_attempt_cannot_be_recorded(
 
 
 def states(office: Office) -> list[str]:
-    """Return the states of the changes of stock."""
+    """Return the states of the adjustments."""
     return values_of(office.database, "commands", "state", kind="adjust")
 
 
@@ -158,7 +158,7 @@ async def tell_of_articles(client: Sender, platform: ReferenceProcess) -> None:
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
-    """Mount a disk of 16 MB, which is full with what the daemon writes."""
+    """Mount a disk of 16 MB, which the daemon's writes fill."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
     subprocess.run(mount, check=True, capture_output=True)
@@ -178,13 +178,13 @@ def may_mount(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def filled(disk: Path, daemon: DaemonProcess, mounted: bool) -> Iterator[None]:
-    """Leave no room on the disk; what took it is deleted at the end."""
+    """Fill the disk; delete the filler at the end."""
     if not mounted:
         with limited(daemon.process.pid, resource.RLIMIT_FSIZE, 0):
             yield
         return
     ballast = disk / "ballast"
-    # Unbuffered: what does not fit any more would be written once more at the end.
+    # unbuffered, or the part that does not fit would be written again at the end
     with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(65_536))

@@ -50,13 +50,13 @@ PUSH = {"check_after": ["0s", "20s", "60s"]}
 SKU = "LAMP-1"
 STOCK, NEWER, OLDER = 10, 6, 7
 LISTED = 5
-"""What the connector counts when it is asked for its whole list."""
+"""The quantity that the connector submits in its whole list."""
 TESTS = Path(__file__).resolve().parents[1]
 FEWEST_STATEMENTS = 5
 
 
 async def hold(on: Stage) -> Any:
-    """Restore the database to before a count, and let an older one be held."""
+    """Restore the database to before a count, so that an older one is held."""
     lamp = await on.shop.product(STOCK, sku=SKU)
 
     async with program(on) as first:
@@ -90,7 +90,7 @@ async def stock(on: Stage, lamp: Any) -> int:
 
 
 async def release(alive: Program) -> None:
-    """Release what is on hold, as an operator does."""
+    """Release the held targets, as an operator does."""
     await alive.mortal_store.targets.release(HeldFilter(STORE), RELEASED)
     alive.sender.context.signals.command_changed.emit()
 
@@ -112,7 +112,7 @@ async def test_a_kill_around_a_release_releases_once(
                 assert mortality.dead.is_set()
                 assert state(on) == ("held" if moment == "before" else "waiting")
         assert state(on) == "applied"
-        # The newer count took its units after the older one was made.
+        # the newer count's adjustment came after the older count
         assert await stock(on, lamp) == OLDER - (STOCK - NEWER)
         assert count(on.path, "audit", command_id=target_of(on, "older")) == 1
         assert rows_of(on.path, "commands", "kind", "state") == [("adjust", "applied")]
@@ -138,7 +138,7 @@ async def test_a_kill_as_a_connector_lists_its_levels_loses_no_count(
                 assert state(on) == "held"
         assert await stock(on, lamp) == LISTED
         assert rows_of(on.path, "commands", "kind", "state") == [("adjust", "applied")]
-        # The cursor that asks for the list is stored with the note that it was asked.
+        # the cursor of the list is stored together with the note of the request
         assert source.restarted == (2 if moment == "before" else 1)
 
 
@@ -154,7 +154,7 @@ def polls_of(alive: Program, source: ReportsChanges) -> None:
 
 @pytest.fixture
 async def held(tmp_path: Path) -> Path:
-    """A database with two counts on hold."""
+    """Return a database with two held counts."""
     path, clock = tmp_path / "held.db", TestClock()
     async with started_store(path, clock) as store:
         await hold_count(store, clock.advance)
@@ -163,9 +163,9 @@ async def held(tmp_path: Path) -> Path:
 
 
 async def copies_killed(held: Path, verb: str) -> AsyncIterator[Path]:
-    """Yield copies of a database in which a process died at each statement of a call.
+    """Yield copies of a database; in each a process was killed at one more statement.
 
-    The last copy is of a process that ended well.
+    In the last copy the process ended normally.
     """
     for number in itertools.count(1):
         path = held.with_name(f"{number}.db")
@@ -178,7 +178,7 @@ async def copies_killed(held: Path, verb: str) -> AsyncIterator[Path]:
 
 
 async def died(path: Path, verb: str, number: int) -> bool:
-    """Let a process call the store; return True if it ended well, False if killed."""
+    """Call the store in a process; return False if the process was killed."""
     command = [sys.executable, "-m", "faults.dying_unit", str(path), verb, str(number)]
     dying = await asyncio.create_subprocess_exec(*command, cwd=TESTS)
     try:

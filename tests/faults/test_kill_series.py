@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 KILLS_A_ROUND = 20
 STEADILY = 200
 DENSELY = int(os.environ.get("KILLS", "3000"))
-"""As many as a release is worth, which takes an hour and a half of two idle cores."""
+"""The number for a release; takes an hour and a half on two idle cores."""
 SIDE_BY_SIDE = 2
 CONCURRENCY = 8
-"""Commands that the daemon has under way at most, so that a kill leaves in doubt."""
+"""The most commands in flight, which a kill makes uncertain."""
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -32,7 +32,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def words(outcomes: list[Outcome]) -> str:
-    """Say how much was going on, and how soon it went on after a kill."""
+    """Return a text about the load, and the time to continue after a kill."""
     taken = [one for each in outcomes for one in each.lives.recovery_seconds]
     seconds = sum(each.lives.seconds for each in outcomes)
     webhooks = sum(each.webhooks for each in outcomes) / seconds
@@ -48,11 +48,11 @@ def words(outcomes: list[Outcome]) -> str:
 async def play(
     kills: int, siege: Siege, side_by_side: int, caplog: pytest.LogCaptureFixture
 ) -> list[Outcome]:
-    """Return how each round ended. Those that failed keep their folder."""
-    # Every look whether it is ready would be kept: millions of lines.
+    """Return the result of each round. Failed rounds keep their folder."""
+    # every poll of readiness would be logged: millions of lines
     for chatty in ("httpcore", "httpx"):
         caplog.set_level("WARNING", chatty)
-    # Not tmp_path: that one goes after a few more sessions, and a failure is rare.
+    # not tmp_path, which is deleted after a few sessions, because failures are rare
     folder = Path(tempfile.mkdtemp(prefix="backhaul-kills-"))
     outcomes: list[Outcome] = []
     room = asyncio.Semaphore(side_by_side)

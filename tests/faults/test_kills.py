@@ -15,7 +15,7 @@ from faults.killing import READINGS, play_with_kills
 KILLS_PER_RUN = 4
 RUNS = 50 if os.environ.get("FAULTS") == "long" else 5
 CONCURRENCY = 8
-"""Commands that the daemon has under way at most, so that a kill leaves in doubt."""
+"""The most commands in flight, which a kill makes uncertain."""
 
 
 @pytest.mark.faults
@@ -39,11 +39,11 @@ async def test_after_kills_of_receiver_processes_the_ledger_balances(
 async def check(
     victim: str, seed: int, capsys: pytest.CaptureFixture[str], receivers: int = 0
 ) -> None:
-    """Kill at random moments of one run, and compare all that happened."""
-    # Not tmp_path: that one goes after a few more sessions, and a failure is rare.
+    """Kill at random moments of one run, and compare both sides."""
+    # not tmp_path, which is deleted after a few sessions, because failures are rare
     folder = Path(tempfile.mkdtemp(prefix=f"backhaul-{victim}-{seed}-"))
     try:
-        # Shoppers would order twice, had a killed shop not taken their keys.
+        # without idempotency keys shoppers would order twice at a killed store
         quirks = READINGS[seed % len(READINGS)] if victim == "daemon" else ()
         outcome = await play_with_kills(
             folder / "run",

@@ -21,7 +21,7 @@ ORDERS = 1_000_000 if LONG else 5_000
 FIRST = 2_000_000
 MOST_MEGABYTES = 150
 NEW_EACH = 2_000 if LONG else 10
-"""Pages after which an order is placed: all later ones move on."""
+"""Pages after which an order is placed, which shifts all later pages."""
 MEASURED = (
     "import resource, subprocess, sys;"
     "done = subprocess.run(sys.argv[1:]).returncode;"
@@ -31,14 +31,14 @@ MEASURED = (
 
 
 def edges(last: int) -> set[int]:
-    """Return orders of the first page, the last one, and of both ends of some pages."""
+    """Return orders of the first and the last page, and at the edges of some pages."""
     pages = range(0, ORDERS, max(ORDERS // 10, PAGE_ROWS))
     ends = {n for page in pages for n in (last - page, last - page - PAGE_ROWS + 1)}
     return {n for n in ends if FIRST <= n <= last}
 
 
 def reconcile(config: Path) -> tuple[dict[str, int], int]:
-    """Walk over all orders; return what was found, and the megabytes it took."""
+    """Run a full sync of orders; return the drift and the megabytes."""
     words = ("reconcile", "--kind", "orders", "--json", "--config", str(config))
     command = [sys.executable, "-c", MEASURED, sys.executable, "-m", "backhaul", *words]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -54,7 +54,7 @@ def test_a_full_sync_finds_each_difference_in_little_memory(
 ) -> None:
     last = FIRST + ORDERS - 1
     platform = Platform(FIRST, last, NEW_EACH, has_totals)
-    # What differs lies at the edges of pages, where the list moves under the walk.
+    # the differences are at the edges of pages, where the list shifts during the pass
     odd = sorted(edges(last))
     missed, stale = set(odd[::2]), set(odd[1::2])
     gone = set(range(FIRST - len(odd), FIRST))

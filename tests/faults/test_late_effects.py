@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LAST_LOOK = 600
 PERIOD = 300
-"""Seconds between two runs of the job `audit`, as it is set without settings."""
+"""The default seconds between two runs of the job `audit`."""
 END = 1_500
 STEP = 60
 
@@ -28,7 +28,7 @@ STEP = 60
 async def test_every_doubled_effect_is_reported_within_a_period(
     delay: int, tmp_path: Path
 ) -> None:
-    """F17: before the last look nothing is doubled; after it each doubling is told."""
+    """F17: nothing is doubled before the last check; later doublings are reported."""
     async with scene(tmp_path / "b.db") as stage:
         landed_at = await _play(stage, delay)
     doubled = delay > LAST_LOOK
@@ -39,7 +39,7 @@ async def test_every_doubled_effect_is_reported_within_a_period(
 
 
 async def _play(stage: Scene, delay: int) -> int:
-    """Let time pass, the first try landing after `delay`; return when it was told."""
+    """Let the first attempt take effect after `delay`; return the report's time."""
     again: list[bool] = []
 
     async def taken(request: Request, connection: Connection) -> None:

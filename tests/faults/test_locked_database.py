@@ -24,7 +24,7 @@ SENDERS = 4
 
 
 async def ask_meanwhile(client: Sender, end: float) -> None:
-    """Ask how it is, again and again: it answers, though nothing can be written."""
+    """Poll the health check, which must answer although nothing can be written."""
     while time.monotonic() < end:
         paths = ("/healthz", "/readyz", "/api/status")
         heard = [await client.health(path) for path in paths]

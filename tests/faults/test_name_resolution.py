@@ -37,7 +37,7 @@ SILENT_SECONDS = 30.0 if LONG else 3.0
 PRODUCTS = 20
 LONGEST_TO_MOVE_SECONDS = 60.0
 BASE_SECONDS, CAP_SECONDS = (10, 60) if LONG else (4, 5)
-"""So long that four failures do not come to five, which would end all attempts."""
+"""Long enough to avoid a fifth failure, which would open the circuit."""
 PUSH = f"""[push]
 retry_base = "{BASE_SECONDS}s"
 retry_cap = "{CAP_SECONDS}s"
@@ -45,12 +45,12 @@ connect_seconds = 1
 read_seconds = 2
 check_after = ["0s", "1s", "2s"]"""
 NOT_BY_CHANCE_SECONDS = 0.05
-"""What finishing an attempt may take; four waits by chance are rarely as close."""
+"""The time to finish an attempt; four random waits are rarely as close."""
 
 
 @dataclass(slots=True)
 class Lag:
-    """Asks the daemon how it is all the time; counts answers while no name resolves."""
+    """Polls the daemon's health; counts responses while no name resolves."""
 
     line: Line
     answers: int = 0
@@ -75,7 +75,7 @@ async def watched(line: Line) -> AsyncIterator[Lag]:
 
 @asynccontextmanager
 async def moved_to(line: Line, address: str) -> AsyncIterator[FaultProxy]:
-    """Another way to the same platform, at another address and the same port."""
+    """Serve the same platform at another address and the same port."""
     port = urlsplit(line.proxy.url).port
     other = FaultProxy(line.proxy.upstream, f"http://{address}:{port}")
     await other.up()
@@ -86,7 +86,7 @@ async def moved_to(line: Line, address: str) -> AsyncIterator[FaultProxy]:
 
 
 async def fail(line: Line, names: NameServer) -> list[str]:
-    """Let names fail in every way; return the products of commands planned then."""
+    """Let names fail in every way; return the products of the commands of that time."""
     products = line.products(4)
     waits: set[timedelta] = set()
     ways: list[Callable[[], None]] = [
@@ -107,9 +107,9 @@ async def fail(line: Line, names: NameServer) -> list[str]:
 
 
 def first_waits(line: Line) -> set[timedelta]:
-    """How long those that failed once, and were not tried again yet, are to wait."""
+    """Return the delays of commands that failed once and were not retried yet."""
     database = line.office.database
-    # The attempts come first: a command that is planned after its only attempt waits.
+    # attempts first: a command that is planned after its only attempt waits
     attempts = rows_of(database, "attempts", "command_id", "number", "finished_at")
     planned = rows_of(database, "commands", "id", "due_at", state="planned")
     again = {command for command, number, _ in attempts if number > 1}
@@ -122,7 +122,7 @@ def first_waits(line: Line) -> set[timedelta]:
 
 
 def check(waits: set[timedelta]) -> None:
-    """Hold the time until each is tried again to the settings, and to chance."""
+    """Check the delay of each retry against the settings and the random range."""
     seconds = [one.total_seconds() for one in waits]
     assert min(seconds) >= BASE_SECONDS / 2
     assert max(seconds) <= CAP_SECONDS
@@ -137,7 +137,7 @@ async def test_commands_for_an_unresolved_name_wait_and_follow_its_new_address(
             failed = await fail(line, names)
             before, end = lag.answers, time.monotonic() + SILENT_SECONDS
             await until(lambda: time.monotonic() > end, "a while")
-        # A loop that waits for a silent name server answers once in five seconds.
+        # a loop that waits for a silent name server would answer once in five seconds
         assert lag.answers - before > SILENT_SECONDS
         assert line.proxy.requests("POST") == []
         async with moved_to(line, "127.0.0.2") as other:
@@ -153,7 +153,7 @@ async def test_commands_for_an_unresolved_name_wait_and_follow_its_new_address(
 
 
 def named(folder: Path, names: NameServer) -> AbstractAsyncContextManager[Line]:
-    """A platform that is known by its name only."""
+    """Run a platform that is configured by its name only."""
     names.knows("127.0.0.1")
     return proxied(
         folder / "platform", PRODUCTS, push=PUSH, host=NAME, wrapped=names.wrapped()

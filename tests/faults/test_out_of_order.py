@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 COMPARED = {table: MIRROR[table] for table in MIRROR if table != "stock_ledger"}
 TOLD_BY_EVENTS_ONLY = b'"deleted"'
-"""A tombstone stands in no list of the platform."""
+"""No list of the platform contains tombstones."""
 NAMES = {"restock-field": "=putBack", "tracking-fields": "=carrier,awb"}
 EACH = [name + NAMES.get(name, "") for name in readings.NAMES]
 QUIRKS: dict[str, list[str]] = {
@@ -53,7 +53,7 @@ QUIRKS: dict[str, list[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much happens in the shop, and in how many orders it is delivered."""
+    """The number of changes in the store, and of delivery orders that are tried."""
 
     events: int
     objects: int
@@ -66,7 +66,7 @@ SOME_ORDERS = Size(150, 24, 3)
 
 
 def settings_for(office: Office, quirks: Quirks) -> Settings:
-    """Configure what a person would configure for such a platform."""
+    """Return the settings that an operator needs for such a platform."""
     company, number = quirks.tracking_fields
     fields = f'{{tracking_company = "{company}", tracking_number = "{number}"}}'
     restock = f'restock_field = "{quirks.restock_field}"'
@@ -76,7 +76,7 @@ def settings_for(office: Office, quirks: Quirks) -> Settings:
 
 
 def common(path: Path) -> list[bytes]:
-    """Return what a mirror and a fresh reading of the platform have in common."""
+    """Return the columns that a mirror and a new backfill have in common."""
     with on_purpose():
         found = list(dump(path, COMPARED, without=("updated_at", "deleted_at")))
     return [line for line in found if TOLD_BY_EVENTS_ONLY not in line]
@@ -85,7 +85,7 @@ def common(path: Path) -> list[bytes]:
 def whole(path: Path, quirks: Quirks) -> list[bytes]:
     """Return the canonical dump of a mirror.
 
-    Of a deletion that stays untold only our own reading knows a time.
+    Without a webhook, only our own read gives the time of a deletion.
     """
     untold = ("updated_at", "deleted_at") if "no-retry" in quirks else ()
     with on_purpose():
@@ -93,7 +93,7 @@ def whole(path: Path, quirks: Quirks) -> list[bytes]:
 
 
 def shuffled(arrivals: Sequence[Arrival], seed: int) -> list[Arrival]:
-    """Return all of them in another order, some of them twice."""
+    """Return all webhooks in another order, some of them twice."""
     chance = random.Random(seed)  # noqa: S311 - repeatable
     all_told = [*arrivals, *chance.choices(arrivals, k=len(arrivals) // 5)]
     chance.shuffle(all_told)
@@ -101,7 +101,7 @@ def shuffled(arrivals: Sequence[Arrival], seed: int) -> list[Arrival]:
 
 
 async def deliver(settings: Settings, arrivals: Sequence[Arrival], path: Path) -> Shown:
-    """Make a mirror; return what it shows when all is quiet, before the sweep."""
+    """Fill a mirror; return its dump before the full sync."""
     async with mirroring(settings, path) as mirror:
         await mirror.take(arrivals)
         await mirror.settle()
@@ -114,9 +114,9 @@ async def deliver(settings: Settings, arrivals: Sequence[Arrival], path: Path) -
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What every mirror must come to.
+    """The expected dumps of every mirror.
 
-    `quiet` is None where deliveries stay lost: then only the sweep makes it equal.
+    `quiet` is None if webhooks stay lost: then only the full sync makes it equal.
     """
 
     quiet: Shown | None
@@ -127,7 +127,7 @@ class Expected:
 
 
 async def compare(folder: Path, quirks: Quirks, size: Size) -> tuple[list[int], int]:
-    """Return the seeds whose mirror is not as it should be, and how many events."""
+    """Return the seeds whose mirror is wrong, and the number of events."""
     async with contextlib.AsyncExitStack() as at_end:
         shop = await at_end.enter_async_context(open_shop(folder / "shop"))
         chance = random.Random(size.events)  # noqa: S311 - repeatable
@@ -156,7 +156,7 @@ async def expect(
     arrivals: Sequence[Arrival],
     shown: Shown,
 ) -> Expected:
-    """Return what the run gives in order, once a fresh mirror has vouched for it."""
+    """Return the result of an ordered run, checked against a new backfill."""
     fresh, in_order = folder / "fresh.db", folder / "in_order.db"
     async with mirroring(settings, fresh) as mirror:
         await mirror.fill()

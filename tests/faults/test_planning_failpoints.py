@@ -34,7 +34,7 @@ QUIRKS = ("no-idempotency", "no-note")
 PUSH = {"check_after": ["0s", "20s", "60s"]}
 EVERY_SECONDS = 1.0
 TURNS = {"records.accept": (1, 2)}
-"""What comes several times: the how-manieth time is deadly."""
+"""Steps that happen several times, and which occurrence is killed."""
 NOT_MET = (
     *("records.find_names", "records.mark_applied", "records.begin_stock_list"),
     "records.submit",
@@ -48,7 +48,7 @@ COMMANDS = 2
 
 
 class Pile(ScriptedConnector):
-    """Paper that stays where it is: whoever asks gets what lies behind the cursor."""
+    """A source that keeps its records, and returns those after the cursor."""
 
     def __init__(self, batches: Sequence[Batch]) -> None:
         super().__init__("courier")
@@ -62,7 +62,7 @@ class Pile(ScriptedConnector):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is handed in, and the news of what it is about: of the order, late."""
+    """The submitted records, and the webhooks of their objects; the order's is late."""
 
     pile: Pile
     product: bytes
@@ -70,7 +70,7 @@ class Work:
 
 
 async def prepare(on: Stage, number: int) -> Work:
-    """Hand in a change of stock, a row that is none, and a parcel of an order."""
+    """Submit an adjustment, an invalid row, and a parcel of an order."""
     lamp = await on.shop.product(sku=f"LAMP-{number}")
     placed = await on.shop.shopper("POST", "/orders", cart(lamp))
     order = (await on.shop.v1("GET", f"/orders/{placed.data['id']}")).data
@@ -94,7 +94,7 @@ async def prepare(on: Stage, number: int) -> Work:
 
 
 async def live(on: Stage, work: Work, wanted: int, mortality: KillPoint) -> None:
-    """Work until so many commands are planned and done, and the bad row is told of."""
+    """Work until the commands are planned and done, and the bad row is reported."""
     async with program(on, mortality) as alive:
         records, signals = alive.mortal_store.records, SharedSignals()
         context = alive.sender.context
@@ -127,7 +127,7 @@ async def live(on: Stage, work: Work, wanted: int, mortality: KillPoint) -> None
 
 
 def has_parcel(on: Stage, work: Work) -> bool:
-    """Return True once the parcel of the last batch is stored."""
+    """Return True after the parcel of the last batch was stored."""
     parcel = work.pile.batches[-1].records[0]
     return count(on.path, "records", key=parcel.key) > 0
 

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 SEED = int(os.environ.get("SEED", "1"))
 IMAGES = 5_000 if os.environ.get("FAULTS") == "long" else 500
 SECONDS_AN_IMAGE = 0.6
-"""Several times what one takes on a machine that has other work."""
+"""Several times the duration on a busy machine."""
 WAVES, WAVE = 25, 12
 OPEN = {"fulfill": "9999"}
 
 
 async def work(path: Path, synchronous: str) -> Disk:
-    """Take webhooks, fold them, and mark commands as being sent."""
+    """Append webhooks, fold them, and mark commands as being sent."""
     open_store(path, SystemClock())
     power = Power(path, synchronous)
     store = SqliteStore(path, SystemClock(), power.connect)
@@ -69,7 +69,7 @@ def prepare(command: Command, _: MatchReader) -> Sendable:
 
 
 def failures(disk: Disk, folder: Path, number: int, seed: int) -> list[str]:
-    """Lose the power at random moments; return what is wrong with the images."""
+    """Simulate power loss at random moments; return the errors of the images."""
     rng = random.Random(seed)  # noqa: S311 - chooses moments, guards nothing
     cuts = [rng.randrange(len(disk.ops)) for _ in range(number)]
     found: list[str] = []
@@ -84,7 +84,7 @@ def failures(disk: Disk, folder: Path, number: int, seed: int) -> list[str]:
 
 
 def damage(path: Path, told: list[object]) -> str:
-    """Return what the file lacks of what was told, or how it is broken."""
+    """Return the acknowledged data that the file lacks, or its damage."""
     if faults := database_at(path).faults(deep=True):
         return "; ".join(faults)
     with lists(path) as reader:
@@ -118,7 +118,7 @@ async def test_no_acknowledged_write_is_lost_in_a_power_loss(
 async def test_the_disk_notices_a_store_that_does_not_sync(
     tmp_path: Path, disks: Path
 ) -> None:
-    """The test of the test: with `synchronous=NORMAL` most images lack something."""
+    """This tests the test: with `synchronous=NORMAL` most images lack data."""
     disk = await work(tmp_path / "backhaul.db", synchronous="NORMAL")
     wrong = await asyncio.to_thread(failures, disk, disks, 100, SEED)
     assert len(wrong) > 50

@@ -29,7 +29,7 @@ def case_of(on: Stage, command: str, quirks: tuple[str, ...]) -> Case:
 
 @asynccontextmanager
 async def swept(quirks: tuple[str, ...], path: Path) -> AsyncIterator[Stage]:
-    """Let every kind of command meet every fate, once the platform is known."""
+    """Run every kind of command with every fault."""
     async with (
         open_shop(path / "shop") as shop,
         stage(path / "backhaul.db", shop, quirks) as on,
@@ -70,7 +70,7 @@ def left_to_people(cases: dict[str, Case]) -> set[str]:
 
 
 def undecidable(on: Stage, cases: dict[str, Case]) -> set[str]:
-    """Return what could not be decided, by the log of the way to the platform."""
+    """Return the undecidable commands, by the log of the network."""
     return {
         id_
         for id_, case in cases.items()
@@ -79,7 +79,7 @@ def undecidable(on: Stage, cases: dict[str, Case]) -> set[str]:
 
 
 async def check_ledger(on: Stage, cases: dict[str, Case]) -> None:
-    """Hold both sides' books against each other; only what must disagree may."""
+    """Compare both sides; only expected differences are allowed."""
     found = await on.ledger()
     kinds = [finding.kind for finding in found]
     parked = sum(case.state == "parked" for case in cases.values())
@@ -92,7 +92,7 @@ async def check_ledger(on: Stage, cases: dict[str, Case]) -> None:
 
 
 def expected(what: str) -> bool:
-    """The second landing of what landed twice is not the one that was answered."""
+    """Return the expected second effects, which no response confirmed."""
     return "was noted" in what and "moved" not in what
 
 
@@ -101,7 +101,7 @@ CANCELLED_CASES = [(REFUSING, KEYLESS), (REFUSING,)] + [(), (KEYLESS,)] * LONG
 
 
 def too_late(quirks: tuple[str, ...], fate: CommandFault) -> tuple[str, int]:
-    """Return what becomes of a parcel to an order that was cancelled before."""
+    """Return the state of a parcel for an order that was cancelled before."""
     if REFUSING in quirks:
         return "parked", 0
     if KEYLESS in quirks and fate in {

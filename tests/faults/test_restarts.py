@@ -25,7 +25,7 @@ def test_restarts_under_five_hundred_a_second_lose_and_refuse_nothing(
     office: Office, platform: ReferenceProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = platform.store().id
-    # On the usual loop the sender takes twice as much of what the daemon needs too.
+    # With asyncio's loop the sender would use twice as much processor time.
     found = uvloop.run(
         restarted(office, store, times=RESTARTS, per_second=PER_SECOND, each=3_000)
     )

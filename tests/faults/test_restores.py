@@ -36,19 +36,19 @@ SOON = f"""{RETRIES}
 check_after = ["0s", "1s", "3s"]
 retry_cap = "3s"
 """
-"""After a restore nothing is sent for as long as the last look."""
+"""After a restore nothing is sent until the time of the last check has passed."""
 DELTAS, PARCELS = 20, 3
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[ReferenceProcess]:
-    """A platform of this test's own: what was sent to it is counted."""
+    """Run a platform whose requests are counted."""
     with reference(tmp_path / "platform") as running:
         yield running
 
 
 def moves(shop: ReferenceProcess) -> Counter[str]:
-    """Return how often each of our tags is in the platform's history."""
+    """Return how often each reference tag is in the platform's history."""
     page = shop.v1("GET", "/inventory/history?limit=100").data()
     notes = [tagged(row["note"]) for row in page]
     return Counter(note for note in notes if note)
@@ -70,7 +70,7 @@ def drop_deltas(office: Office, name: str, lines: int, article: str) -> None:
 
 
 def drop_parcels(office: Office, name: str, orders: list[dict[str, Any]]) -> None:
-    """Drop one parcel of each order that leaves a unit of it behind."""
+    """Put one parcel file for each order, with one unit left open."""
     office.put(
         f"fulfillments-{name}.csv",
         "order,tracking_company,tracking_number,sku,quantity",
@@ -108,7 +108,7 @@ def restore(office: Office, copy: Path) -> None:
 def test_a_restored_database_sends_nothing_twice(
     shop: ReferenceProcess, tmp_path: Path
 ) -> None:
-    """F27: one delta before the snapshot; deltas and parcels after it, forgotten."""
+    """F27: one adjustment before the backup; adjustments and parcels after it."""
     article = sku(shop)
     orders = [buy(shop, 2) for _ in range(PARCELS)]
     copy = tmp_path / "backup.db"
@@ -143,7 +143,7 @@ def test_a_restored_database_sends_nothing_twice(
 def test_two_daemons_on_copies_find_each_other(
     shop: ReferenceProcess,
 ) -> None:
-    """F28: the copy, and what it was copied from, stop sending within an audit."""
+    """F28: the copy and the original both stop sending within one audit."""
     article = sku(shop)
     with connected_process(shop, AUDIT) as first, office_of(shop, AUDIT) as twin:
         office = first.office
@@ -164,7 +164,7 @@ def test_two_daemons_on_copies_find_each_other(
 
 
 def test_a_newer_epoch_ends_the_daemon(shop: ReferenceProcess) -> None:
-    """F28: the same folder, seen by a machine that does not see the lock."""
+    """F28: the same folder on a machine that does not see the lock."""
     with connected_process(shop, AUDIT) as first:
         office = first.office
         overwrite(office.database, "kv", {"value": "2"}, name="epoch")
@@ -176,7 +176,7 @@ def test_a_newer_epoch_ends_the_daemon(shop: ReferenceProcess) -> None:
 def test_a_key_replaced_in_its_file_is_used_without_a_restart(
     shop: ReferenceProcess, tmp_path: Path
 ) -> None:
-    """F26: revoked in mid-run; stopped within a request, and on again by itself."""
+    """F26: the key is revoked; sending stops within a request, and resumes later."""
     file = tmp_path / "key"
     article = sku(shop)
     made = shop.control("POST", "/stores/demo/keys", {}).data()

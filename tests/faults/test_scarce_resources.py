@@ -39,7 +39,7 @@ PRESS_SECONDS = 1.0
 
 @contextlib.asynccontextmanager
 async def visitors(client: Sender, number: int) -> AsyncIterator[None]:
-    """Hold connections open, as many as are let in."""
+    """Keep as many connections open as the daemon accepts."""
     port = URL(client.public_url).port
     held: list[asyncio.StreamWriter] = []
     for _ in range(number):
@@ -74,7 +74,7 @@ async def test_too_few_files_do_not_make_it_spin(
 
 
 async def lives(daemon: DaemonProcess, client: Sender) -> bool:
-    """Tell whether it takes webhooks again; what does not must have ended."""
+    """Return True if the daemon accepts webhooks; otherwise it must have ended."""
     for _ in range(10):
         if daemon.process.poll() is not None:
             return False
@@ -85,7 +85,7 @@ async def lives(daemon: DaemonProcess, client: Sender) -> bool:
 
 
 async def at_rest(pid: int) -> None:
-    """Wait until the first reading is done, and nothing costs time any more."""
+    """Wait until the backfill is complete, and the daemon is idle."""
     while True:
         busy, end = thread_seconds(pid), time.monotonic() + 0.5
         await until(partial(passed, end), "a while")
@@ -98,7 +98,7 @@ def passed(moment: float) -> bool:
 
 
 async def press(client: Sender, seconds: float) -> None:
-    """Send large bodies for a while, whatever is answered."""
+    """Send large bodies for a while, and ignore the responses."""
     end = time.monotonic() + seconds
     await asyncio.gather(
         *(
@@ -116,7 +116,7 @@ def threads_of(pid: int) -> set[str]:
 async def test_load_starts_no_thread(
     daemon: DaemonProcess, platform: ReferenceProcess
 ) -> None:
-    """A thread that finds no memory while it starts would stop the event loop."""
+    """A thread that gets no memory at its start would stop the event loop."""
     async with sender(daemon.office, platform.store().id) as client:
         await client.insist()
         at_first = threads_of(daemon.process.pid)
@@ -130,7 +130,7 @@ async def test_load_starts_no_thread(
 async def test_too_little_memory_loses_nothing(
     office: Office, platform: ReferenceProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It may refuse or die, at any allocation; then it is started again."""
+    """The daemon may refuse or crash at any allocation; then it is restarted."""
     chance, deaths = chances(), 0
     for number in range(ROUNDS):
         with daemon_process(office) as daemon:
@@ -139,7 +139,7 @@ async def test_too_little_memory_loses_nothing(
             async with sender(office, platform.store().id) as client:
                 with limited(pid, resource.RLIMIT_AS, room):
                     await press(client, PRESS_SECONDS)
-                # What lives takes webhooks again; what does not is started again.
+                # a running daemon accepts webhooks again; otherwise it is restarted
                 deaths += not await lives(daemon, client)
                 missing = client.lost(office.database)
             assert {told.status for told in client.told} - {200}, "it had enough"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SECONDS = float(os.environ.get("SOAK_SECONDS") or 1_800)
 WARM_UP = SECONDS / 3
-"""What is imported late is there then, and what was open is closed."""
+"""After this time late imports are done, and temporary files are closed."""
 PER_SECOND = 20
 RUSH = 200
 """Sent at once: what a machine piles up that stands still for ten seconds takes no new
@@ -39,7 +39,7 @@ PUNCTUAL_SECONDS = 0.1
 
 @dataclass(slots=True)
 class Day:
-    """What was seen of a process: when, its memory in bytes, its open files."""
+    """Samples of a process: the time, its memory in bytes, its open files."""
 
     at: list[float] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)
@@ -51,20 +51,20 @@ class Day:
         self.files.append(open_files(pid))
 
     def grown(self) -> float:
-        """Return by how many bytes an hour the memory grows."""
+        """Return the growth of the memory in bytes per hour."""
         return statistics.linear_regression(self.at, self.memory).slope * 3_600
 
     def leaked(self) -> int:
         """Return how many more files stay open in the second half than in the first.
 
-        A connection or a checkpoint is open now and then; what leaks never closes.
+        Connections and checkpoints open files for a time; a leak never closes them.
         """
         half = len(self.files) // 2
         return min(self.files[half:]) - min(self.files[:half])
 
 
 async def rush(client: Sender) -> None:
-    """Send many at once, over connections that end with it."""
+    """Send many webhooks at once, over new connections."""
     async with sender(client.office, client.store_id) as crowd:
         crowd.numbers, crowd.kept, crowd.told = client.numbers, client.kept, client.told
         for _ in range(RUSHES):
@@ -72,7 +72,7 @@ async def rush(client: Sender) -> None:
 
 
 async def send_all(client: Sender, seconds: float) -> None:
-    """Offer so many each second; one that is slow keeps no other waiting."""
+    """Send at a rate per second; a slow request does not delay the others."""
     began = time.monotonic()
     async with asyncio.TaskGroup() as group:
         for number in range(int(seconds * PER_SECOND)):
@@ -82,9 +82,9 @@ async def send_all(client: Sender, seconds: float) -> None:
 
 
 async def late_beyond(client: Sender, seconds: float) -> tuple[float, float]:
-    """Return how many wakes of the loop were later than this, and how many there were.
+    """Return the number of late iterations of the loop, and of all iterations.
 
-    The whole life of the daemon counts.
+    Both count from the start of the daemon.
     """
     async with client.session.get(client.admin_url + "/metrics") as answer:
         families = text_string_to_metric_families(await answer.text())

@@ -79,7 +79,7 @@ async def pull_and_kill(
 
 
 def assert_not_ahead(tables: PostgresTables, host: MemoryHost) -> None:
-    """Hold the place that was read to, and the marks, against what is committed."""
+    """Compare the cursor and the marks with the committed rows."""
     marked = {f"stock-delta:{number}" for number in tables.taken()}
     assert marked <= host.records.keys()
     place = SqlCursor.from_text(host.cursor).places.get("fulfillments")

@@ -87,7 +87,7 @@ async def test_counts_hold_under_every_reading(
         sold_at = now()
         target = await system.submit_count(product, 20, counted_at)
         await system.await_state(target, "applied")
-        # Where times are whole seconds, a sale of the same second would be taken off.
+        # with times in whole seconds, a sale of the same second would be subtracted
         await until(lambda: now()[:19] > sold_at[:19], "another second")
         again = await system.submit_count(product, 5)
         await system.await_state(again, "applied")
@@ -109,7 +109,7 @@ async def test_a_platform_that_accepts_no_variants_is_left_to_an_operator(
 
 @pytest.mark.parametrize("seed", range(40 if LONG else 1))
 async def test_counts_among_sales_come_out_right(seed: int, tmp_path: Path) -> None:
-    """In the end: what was counted last, and what moved since."""
+    """The final stock is the last count plus all later movements."""
     chance = Random(seed)  # noqa: S311 - a seed to be told
     async with stock_system(tmp_path / "backhaul.db", tmp_path) as system:
         product, counted, since = await system.add_product(50), 50, 0
@@ -138,9 +138,9 @@ async def test_counts_among_sales_come_out_right(seed: int, tmp_path: Path) -> N
 
 
 async def test_a_restored_database_applies_no_count_twice(tmp_path: Path) -> None:
-    """It was copied before the step left; nothing is sent before what is there is read.
+    """The first copy is from before the adjustment was sent: reads come first.
 
-    Another was copied before the count came: that is handed in again.
+    The other copy is from before the count, which is submitted again.
     """
     empty, planned = tmp_path / "empty.db", tmp_path / "planned.db"
     async with open_shop(tmp_path / "shop") as shop:

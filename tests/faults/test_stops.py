@@ -24,10 +24,10 @@ pytestmark = [
 ]
 
 RUNS = {False: 50, True: 50} if LONG else {False: 2, True: 1}
-"""How often it is told to stop, where keys are not taken and where they are."""
+"""The number of stops, without and with idempotency keys."""
 PRODUCTS = 60
 LOST = 0.3
-"""The share of commands that are never answered."""
+"""The share of commands without a response."""
 NEVER_FINISHED = 5
 SENT = ("applied", "uncertain")
 PUSH = """[push]
@@ -42,7 +42,7 @@ def patient(seconds: int) -> str:
 
 
 async def check_drained(line: Line, run: str) -> None:
-    """Let another daemon settle all that is open, and hold the books together."""
+    """Let a new daemon resolve all open commands, and compare both sides."""
     line.proxy.storm = None
     await line.start_again()
     await line.drained()
@@ -80,14 +80,14 @@ async def test_a_busy_daemon_ends_and_sends_nothing_more(
 async def test_a_request_that_is_never_answered_does_not_delay_a_stop(
     tmp_path: Path,
 ) -> None:
-    """Neither the longest patience nor a stalled request may outlast systemd's."""
+    """Neither the longest timeout nor a stalled request may exceed systemd's."""
     async with proxied(tmp_path / "platform", PRODUCTS, push=patient(60)) as line:
         line.proxy.storm = of_commands(timeout)
         told = Signaled(line)
         await told.fill(NEVER_FINISHED)
         told.signal()
         assert (await told.ended(), told.sent_after()) == (0, [])
-        # Had it waited for the answers, the outcomes would be uncertain.
+        # if it had waited for the responses, the outcomes would be uncertain
         assert states(line) == {"sending", "planned"}
         await check_drained(line, "never answered")
 
@@ -105,7 +105,7 @@ async def test_a_second_stop_signal_ends_the_daemon_at_once(
         await until(lambda: "daemon.stopping" in log.read_text(), "it stops")
         told.signal()
         assert await told.ended() == 1
-        # It waited for no answer: the outcomes would be uncertain.
+        # it did not wait for responses, so the outcomes are uncertain
         assert "uncertain" not in states(line)
         assert "stopped at once" in log.read_text()
         await check_drained(line, "told twice")

@@ -29,7 +29,7 @@ pytestmark = [
 
 STANDSTILLS = 5 if LONG else 1
 STILL_SECONDS = 120.0 if LONG else 4.0
-"""Longer than several times each job; the long form also than a wait for an answer."""
+"""Longer than several intervals of each job; in the long form also than a timeout."""
 PUSH = """[push]
 retry_base = "50ms"
 read_seconds = 10
@@ -45,7 +45,7 @@ every = "2s"
 """
 SENT_AT_ONCE = 8
 MISSED = 3
-"""Runs that even the rarest job missed: as many at once would be a storm."""
+"""Missed runs of the rarest job: all of them at once would be a burst."""
 
 
 def runs_since(line: Line, job: str, moment: str) -> list[datetime]:
@@ -54,7 +54,7 @@ def runs_since(line: Line, job: str, moment: str) -> list[datetime]:
 
 
 async def stand_still(line: Line) -> str:
-    """Stop the process and let it go on; return the moment when it does."""
+    """Suspend and resume the process; return the time when it resumes."""
     line.daemon.process.send_signal(signal.SIGSTOP)
     end = time.monotonic() + STILL_SECONDS
     await until(lambda: time.monotonic() > end, "a while")
@@ -64,7 +64,7 @@ async def stand_still(line: Line) -> str:
 
 
 async def check_runs(line: Line, job: str, moment: str) -> None:
-    """Count the runs: one for all that were missed, then one for each interval."""
+    """Count the runs: one for all missed ones, then one for each interval."""
     every = EVERY_SECONDS[job]
     await until(lambda: len(runs_since(line, job, moment)) > MISSED, f"{job} runs on")
     found = runs_since(line, job, moment)

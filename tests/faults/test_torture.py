@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 EVENTS, KILLS = (10_000, 20) if LONG else (1_500, 3)
 READING_SECONDS = 600 if LONG else 60
-"""What reading all lists back may take on a machine that has other work."""
+"""The timeout of a full sync on a busy machine."""
 SENDERS = 8
 
 
 @dataclass(slots=True)
 class Stream:
-    """Sends the bodies in turn, each until it is kept, through every kill."""
+    """Sends the bodies in turn, each until it is stored, through every kill."""
 
     client: Sender
     bodies: list[bytes]
@@ -55,7 +55,7 @@ class Stream:
 async def kill_along(
     daemon: DaemonProcess, stream: Stream, kills: list[int]
 ) -> DaemonProcess:
-    """Kill the daemon whenever so many bodies were taken; return the last one."""
+    """Kill the daemon after each number of accepted bodies; return the last daemon."""
     for taken in kills:
         await until(lambda: stream.taken >= taken, f"{taken} are taken", 120)  # noqa: B023 - awaited here
         daemon.kill()
@@ -65,7 +65,7 @@ async def kill_along(
 
 
 async def reconcile(office: Office) -> None:
-    """Fold what has come, and read what no webhook tells."""
+    """Fold the received events, and run a full sync."""
     await until(
         lambda: events_to_fold(office.database) == 0,
         "all is folded",
@@ -100,7 +100,7 @@ async def test_a_tortured_stream_gives_the_stores_own_state(
             debug = {'level = "TRACE"': 'level = "DEBUG"'}
             office.write(**{"port = 0\n[admin]": fixed}, **debug)
             daemon = DaemonProcess(office)
-            # The platform is in this process: it answers while the daemon starts.
+            # the platform is in this process, and answers while the daemon starts
             await asyncio.to_thread(daemon.await_ready)
             async with sender(office, access.store_id) as client:
                 stream = Stream(client, bodies)

@@ -49,9 +49,9 @@ OURS = {
     "products/update": ("id", "updatedAt", "variants"),
     "customers/create": ("id", "updatedAt"),
 }
-"""Members without which an event cannot be used, whatever else it holds."""
+"""Members without which an event cannot be used."""
 WRONG: st.SearchStrategy[object] = st.sampled_from([None, True, {"a": 1}, [[]], [None]])
-"""Right for none of these members; a number is read as an id, or as a time."""
+"""Values that are wrong for all these members; a number may be an id or a time."""
 NULLABLE = {
     "orders/create": ("number", "name", "externalId", "customer", "cancellation"),
     "products/update": ("handle", "externalId"),
@@ -75,12 +75,12 @@ NEW_MEMBERS = st.dictionaries(
 )
 
 Case = tuple[str, bytes]
-"""What must become of a delivery, and the delivery."""
+"""The expected state of a delivery, and the delivery."""
 
 
 @st.composite
 def enlarged(draw: st.DrawFn) -> Case:
-    """Members that are new, at the top and further down: kept as they are."""
+    """Add new members, at the top and nested, which must be kept."""
     topic = draw(st.sampled_from(sorted(SAMPLES)))
     document = SAMPLES[topic](f"x_{next(_NUMBERS)}") | draw(NEW_MEMBERS)
     for name in ("items", "variants", "levels"):
@@ -91,7 +91,7 @@ def enlarged(draw: st.DrawFn) -> Case:
 
 @st.composite
 def broken(draw: st.DrawFn) -> Case:
-    """A member that we need, missing or of another type."""
+    """Remove a required member, or change its type."""
     topic = draw(st.sampled_from(sorted(OURS)))
     name = draw(st.sampled_from(OURS[topic]))
     document = SAMPLES[topic](f"x_{next(_NUMBERS)}")
@@ -99,7 +99,7 @@ def broken(draw: st.DrawFn) -> Case:
         del document[name]
     else:
         document[name] = draw(WRONG)
-    # A product may have no variants, and says so by leaving them out or by null.
+    # a product may have no variants: missing or null
     optional = topic == "products/update" and name == "variants"
     is_absent = document.get(name) is None
     state = "folded" if optional and is_absent else "quarantined"
@@ -108,7 +108,7 @@ def broken(draw: st.DrawFn) -> Case:
 
 @st.composite
 def emptied(draw: st.DrawFn) -> Case:
-    """Null, or nothing, where there may be nothing."""
+    """Set optional members to null, or remove them."""
     topic = draw(st.sampled_from(sorted(NULLABLE)))
     document = SAMPLES[topic](f"x_{next(_NUMBERS)}")
     for name in draw(st.sets(st.sampled_from(NULLABLE[topic]), min_size=1)):
@@ -120,17 +120,17 @@ def emptied(draw: st.DrawFn) -> Case:
 
 @st.composite
 def worded(draw: st.DrawFn) -> Case:
-    """Statuses that are new: any word is one."""
+    """Set new statuses: any word is valid."""
     document = SAMPLES["orders/create"](f"x_{next(_NUMBERS)}")
     for name in draw(st.sets(st.sampled_from(STATUSES), min_size=1)):
-        # A blank status is no word: it says nothing about the order.
+        # a blank status is no word, and is ignored
         document[name] = draw(TEXT.filter(str.strip))
     return "folded", payloads.envelope("orders/create", document)
 
 
 @st.composite
 def unknown(draw: st.DrawFn) -> Case:
-    """Topics that are new."""
+    """Set a new topic."""
     topic = draw(TEXT.filter(lambda text: text not in SAMPLES))
     return "unhandled", payloads.envelope(topic, draw(NEW_MEMBERS))
 

@@ -44,7 +44,7 @@ Rows = dict[tuple[str, tuple[str, ...]], list[tuple[Any, ...]]]
 
 
 def build(path: Path, steps: int) -> Rows:
-    """Make a database of this version with so many later steps; return its rows."""
+    """Create a database of this version with some later migrations; return its rows."""
     with closing(connections.open_writer(path)) as connection:
         later = STEPS[steps] if steps < len(STEPS) else None
         migrations.apply(Database(connection), stop_before=later)
@@ -57,7 +57,7 @@ def build(path: Path, steps: int) -> Rows:
 
 
 def tables(connection: sqlite3.Connection) -> list[str]:
-    """Return our plain tables; those of the search keep themselves."""
+    """Return the ordinary tables, without those of the search index."""
     found = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table'"
         " AND name NOT LIKE 'sqlite%' AND name NOT LIKE '%search%'"
@@ -113,7 +113,7 @@ def schema(path: Path) -> list[tuple[Any, ...]]:
 
 
 def wrong(path: Path, before: Rows) -> list[str]:
-    """Return the tables that no longer hold what they did."""
+    """Return the tables whose rows changed."""
     with closing(sqlite3.connect(path)) as connection:
         return [
             table
@@ -125,7 +125,7 @@ def wrong(path: Path, before: Rows) -> list[str]:
 
 @pytest.fixture
 def later() -> Iterator[None]:
-    """Let the tests run on a later version, which brings STEPS."""
+    """Run the test on a later version with the migrations STEPS."""
     with later_version():
         yield
 

@@ -17,14 +17,14 @@ SEED = int(os.environ.get("SEED", "1"))
 
 
 def chances(seed: int = SEED) -> random.Random:
-    """Return what chooses moments and sizes; the seed alone decides."""
+    """Return the random generator for times and sizes, from the seed alone."""
     return random.Random(seed)  # noqa: S311 - repeatable, and guards nothing
 
 
 def tell(
     capsys: pytest.CaptureFixture[str], failures: int, attempts: int, more: str = ""
 ) -> None:
-    """Say failures of attempts, and what that proves: the rule of three."""
+    """Report the failures of all attempts, and the bound by the rule of three."""
     bound = "" if failures else f", below {3 / attempts:.2%} at 95 %"
     said = f"seed {SEED}: {failures}/{attempts}{bound} {more}"
     leftovers.add_report(said)

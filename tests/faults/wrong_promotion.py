@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 HISTORY = b"/inventory/history"
 LOST_SECONDS = (0.0, 3.0)
-"""How long commits are missing in the replica, at least."""
+"""The least time for which commits are missing in the replica."""
 NOTICE_SECONDS = (0.1, 1.5)
 SAID_BEFORE_SECONDS = 60.0
-"""What was handed in so long before may have been taken when commits were missing."""
+"""Records submitted this long before may be among the missing commits."""
 
 
 async def promote_wrong(
@@ -49,7 +49,7 @@ async def promote_wrong(
 ) -> Loss:
     """Promote the replica that lacks commits; the other servers become copies of it.
 
-    Returns once the daemons have noticed it, have read what the platform did, and each
+    Returns after the daemons noticed it and read the platform's history, when each
     store sends again.
     """
     nodes = cluster.nodes
@@ -77,9 +77,9 @@ async def promote_wrong(
 
 
 async def make_good(floors: Sequence[Floor], loss: Loss) -> None:
-    """Say everything again that may be lost, and compare the mirror with the platform.
+    """Repeat everything that may be lost, and compare the mirror with the platform.
 
-    The daemon would do the full pass by itself, some hours later.
+    The daemon would run the full sync automatically, some hours later.
     """
     for floor in floors:
         await floor.say_again(loss.began - SAID_BEFORE_SECONDS, loss.ended)
@@ -92,12 +92,12 @@ async def make_good(floors: Sequence[Floor], loss: Loss) -> None:
 
 
 def _told(store: ClusterStore) -> set[News]:
-    """Return what the store's ERP was told."""
+    """Return the notifications that the store's ERP received."""
     return {(row["topic"], row["order_id"]) for row in store.erp.received().news}
 
 
 async def _noticed(logs: ClusterLogs, since: float) -> float:
-    """Wait until a daemon says that commits are missing; return when it did."""
+    """Wait until a daemon reports missing commits; return the time."""
     async with asyncio.timeout(HANG_SECONDS):
         while not (found := await asyncio.to_thread(logs.since, since, LOST)):  # noqa: ASYNC110 - of files
             await asyncio.sleep(POLL_SECONDS)
@@ -105,7 +105,7 @@ async def _noticed(logs: ClusterLogs, since: float) -> float:
 
 
 async def _require_audit(cluster: Cluster, store: ClusterStore, since: float) -> None:
-    """Require that nothing was sent after `since` before the history was read.
+    """Check that nothing was sent after `since` before the history was read.
 
     A request that was claimed before may still leave until then.
     """
