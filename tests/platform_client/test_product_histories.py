@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -37,7 +37,7 @@ class Reader(NamedTuple):
 @pytest.fixture
 async def reader(connect: Callable[[str], Transport]) -> AsyncIterator[Reader]:
     """Give a reader of a history that grows by a move with each request."""
-    moves = []
+    moves: list[dict[str, Any]] = []
 
     async def answer(request: Request, connection: Connection) -> None:
         moves.insert(0, move(len(moves) + 1, "0"))
