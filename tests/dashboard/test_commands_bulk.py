@@ -106,13 +106,15 @@ async def test_nothing_is_done_without_a_choice(office: Office) -> None:
     await office.plan("ord_1", "parked")
     browser = await office.browser("otto")
     for asked, said in (
-        ("verb=discard&rows=", "no row is selected"),
         ("verb=burn&rows=all", "choose what to do"),
         ("verb=discard&rows=all&where=stat%3D1", "there is no field"),
     ):
         answer = await browser.get(f"/commands/preview?{asked}")
         assert answer.status == 422
         assert said in html.unescape(await answer.text())
+    answer = await browser.get("/commands/preview?verb=discard&rows=&where=sku%3DA")
+    assert answer.headers["Location"] == "/commands?where=sku%3DA"
+    assert "no row is selected" in await browser.read("/commands")
     assert states(office) == ["parked"]
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.admin.filtering import Listing
-    from backhaul.store.filters import Filter
 
 PREVIEWED = 10
 ROW, ALL = "row:", "all"
@@ -40,7 +39,10 @@ async def show_preview(
     The form of this page repeats the filter, with fixed times, and the numbers shown.
     """
     verb = verb_of(page_request.query("verb"))
-    wanted = _selection(context, page_request, listing)
+    text = selection_text(page_request)
+    if text is None:
+        return back_to_list(page_request, listing.name)
+    wanted = parse_filter(text, listing.allowed, context.services.clock.now())
     selected, rows = await context.services.store.read(
         lambda reader: (
             reader.bulk_selected(listing.name, wanted),
@@ -64,16 +66,20 @@ async def show_preview(
     )
 
 
-def _selection(
-    context: PageContext, page_request: PageRequest, listing: Listing
-) -> Filter:
-    """Return the filter of the page, or one for the rows that are checked."""
-    text = page_request.query(WHERE) or ""
+def selection_text(page_request: PageRequest) -> str | None:
+    """Return the filter of the page, or one for the checked rows; None without both."""
     if ids := checked_rows(page_request, ROW):
-        text = f"id={','.join(ids)}"
-    elif page_request.query("rows") != ALL:
-        raise BackhaulError("no row is selected; select rows, or choose all rows")
-    return parse_filter(text, listing.allowed, context.services.clock.now())
+        return f"id={','.join(ids)}"
+    is_all = page_request.query("rows") == ALL
+    return page_request.query(WHERE) or "" if is_all else None
+
+
+def back_to_list(page_request: PageRequest, name: str) -> web.Response:
+    """Show the list again, with its filter, because no row is selected."""
+    text = "Nothing was done, because no row is selected. Select rows, or choose"
+    page_request.session.add_notice("bad", f'{text} "all that match".')
+    where = page_request.query(WHERE) or ""
+    return page_request.redirect(f"/{name}?{urlencode({WHERE: where})}")
 
 
 def verb_of(text: str | None) -> BulkVerb:

@@ -8,13 +8,13 @@ from urllib.parse import urlencode
 import msgspec
 
 from backhaul.admin.auth import NotFound, Route
+from backhaul.admin.bulk import back_to_list, selection_text
 from backhaul.admin.context import cursor_of, paginate
 from backhaul.admin.filtering import (
     PAGE_ROWS,
     SHOWN,
     Listing,
     by_number,
-    checked_rows,
     download,
     number_of,
     open_box,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
-    from backhaul.store.filters import Filter
     from backhaul.store.read_models import Reader
 
 
@@ -188,8 +187,11 @@ async def show_preview(context: PageContext, page_request: PageRequest) -> web.R
 
     The form of this page repeats the filter, with fixed times, and the numbers shown.
     """
-    wanted = _selection(context, page_request)
     verb = _verb_of(page_request.query("verb"))
+    text = selection_text(page_request)
+    if text is None:
+        return back_to_list(page_request, "quarantine")
+    wanted = parse_filter(text, QUARANTINE, context.services.clock.now())
     selected, rows = await context.services.store.read(
         lambda reader: (
             reader.quarantine_selected(wanted),
@@ -216,16 +218,6 @@ async def show_preview(context: PageContext, page_request: PageRequest) -> web.R
         fields=fields,
         problem=problem,
     )
-
-
-def _selection(context: PageContext, page_request: PageRequest) -> Filter:
-    """Return the filter of the page, or one for the rows that are checked."""
-    text = page_request.query("where") or ""
-    if ids := checked_rows(page_request, ROW):
-        text = f"id={','.join(ids)}"
-    elif page_request.query("rows") != ALL:
-        raise BackhaulError("no row is selected; select rows, or choose all rows")
-    return parse_filter(text, QUARANTINE, context.services.clock.now())
 
 
 def _verb_of(text: str | None) -> RowVerb:
