@@ -160,7 +160,10 @@ def test_a_refused_key_writes_nothing(
 @pytest.mark.parametrize(
     ("given", "printed"),
     [
-        (("--url", "http://shop.example"), "anyone on the way could read the API key"),
+        (
+            ("--url", "http://shop.example"),
+            "others on the network could read the API key",
+        ),
         (("--url", "https://"), "must be a URL such as"),
         (("--store", "My Shop"), "use only lower-case letters, digits and _"),
         (("--webhook-url", "hooks"), "must be a URL such as"),

@@ -88,7 +88,7 @@ def _require_request(request: NewMappings) -> None:
 
 
 async def remove_mapping(parts: Parts, asked: Mapping[str, Any]) -> Answer:
-    """Remove the mapping `id`. Records that were planned by it stay as they are."""
+    """Remove the mapping `id`. Commands that exist already do not change."""
     reason = asked["reason"].strip()
     if len(reason) > LONGEST_REASON:
         raise BackhaulError(f"a reason has at most {LONGEST_REASON} characters")

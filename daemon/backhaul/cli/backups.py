@@ -161,8 +161,9 @@ def migrate(
         bool,
         typer.Option(
             "--live",
-            help="With --to postgresql://…: new daemons receive webhooks before you"
-            " stop the old daemon, so that Backhaul refuses no webhook.",
+            help="With --to postgresql://…: move without refusing a webhook. Run the"
+            " command while the old daemon runs. It tells you when to start the new"
+            " daemons, and when to stop the old one.",
         ),
     ] = False,
     as_json: JsonOption = False,

@@ -44,8 +44,9 @@ def erase_customer(
         bool,
         typer.Option(
             "--rewrite",
-            help="Rewrite the database file even if it is large, so that no"
-            " deleted data stays in it.",
+            help="Rewrite the database file, so that no erased data stays in it."
+            " Without this option, Backhaul rewrites only a file that still contains"
+            " erased data and is not larger than 256 MB.",
         ),
     ] = False,
     dry_run: Annotated[

@@ -104,7 +104,8 @@ def retry(
 ) -> None:
     """Deliver parked or rejected deliveries again.
 
-    Caution: what the back office already received, it receives a second time.
+    Caution: if the back office already received a delivery, it receives this
+    delivery a second time.
     """
     how = How(config, reason, as_json, yes, dry_run)
     decide_many("deliveries", BulkVerb.RESEND, _selected(numbers, where), how)

@@ -178,11 +178,11 @@ def reprocess(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fold stored events again, after an upgrade or a corrected setting.
+    """Apply (fold) stored events to the mirror again.
 
-    If the mirror already contains an event, folding the event again changes
-    nothing. A quarantined event leaves the quarantine if Backhaul can fold it
-    now.
+    Do this after an upgrade, or after you corrected a setting. If the mirror
+    already contains an event, nothing changes. A quarantined event leaves the
+    quarantine if Backhaul can apply it now.
     """
     selection = Selection(tuple(ids or ()), state, since)
     if everything == (selection != Selection()):

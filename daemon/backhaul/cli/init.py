@@ -116,8 +116,8 @@ def init(
         bool,
         typer.Option(
             "--allow-http",
-            help="Accept a URL of another machine that begins with http://, although"
-            " anyone on the way can read the API key.",
+            help="Accept an http:// URL of another machine, although others on the"
+            " network can read the API key.",
         ),
     ] = False,
 ) -> None:
@@ -234,7 +234,7 @@ def check_address(text: str, *, allow_http: bool = False) -> str:
     url = check_base_url(text).removesuffix("/api/v1")
     if url.startswith("http:") and not (allow_http or is_here(url)):
         raise ValueError(
-            "begins with http://, so anyone on the way could read the API key; use"
+            "begins with http://, so others on the network could read the API key; use"
             " https://, or give --allow-http if the network is your own"
         )
     return url

@@ -31,13 +31,21 @@ from backhaul_sdk.files import formula_safe
 
 mappings = typer.Typer(
     no_args_is_help=True,
-    help="What SKUs and carriers of the back office mean in the store.",
+    help="Translate SKUs and carrier names of the back office to those of the store.",
 )
 COLUMNS = ("store", "kind", "alias", "name", "connection")
 EVERY = 1_000_000
 StoreOption = Annotated[
     str | None,
     typer.Option("--store", help="The store; required if there are several stores."),
+]
+DefaultStoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        help="The store of the rows that name none in the column store; required for"
+        " such rows if there are several stores.",
+    ),
 ]
 ConnectionOption = Annotated[
     str,
@@ -88,7 +96,8 @@ def add_mapping(
 ) -> None:
     """Add a mapping, and retry the quarantined rows that it is for.
 
-    A SKU that the store itself has is never replaced. Commands that exist
+    Backhaul refuses a mapping whose alias is a SKU of the store. If the store
+    gets such a SKU later, Backhaul ignores the mapping. Commands that exist
     already do not change.
     """
     settings = context.settings(config)
@@ -109,7 +118,7 @@ def remove_mapping(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a mapping. Commands that were planned by it stay as they are."""
+    """Remove a mapping. Commands that exist already do not change."""
     with reader(config) as known:
         newest = known.mappings(None, None, 1, mapping + 1)
     if not newest or newest[0].id != mapping:
@@ -129,21 +138,24 @@ def import_mappings(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A CSV file with the columns alias and name, and perhaps kind,"
+            help="A CSV file with the columns alias and name, and optionally kind,"
             " connection and store.",
             exists=True,
             dir_okay=False,
         ),
     ],
-    store: StoreOption = None,
+    store: DefaultStoreOption = None,
     reason: OptionalReason = None,
     dry_run: DryRunOption = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add the mappings of a CSV file, all or none of each store.
+    """Add the mappings of a CSV file.
 
-    The columns `kind` (default: sku), `connection` and `store` may be left out.
+    If a row cannot be read, the command adds nothing. If Backhaul refuses a
+    mapping, for example because the store has no such SKU, the command adds no
+    mapping of this store, and stops. The columns `kind` (default: sku),
+    `connection` and `store` are optional.
     """
     settings = context.settings(config)
     by_store: dict[str, list[NameMapping]] = {}

@@ -27,7 +27,11 @@ def show_quarantined(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one quarantined row: its fields, the invalid one, and near matches."""
+    """Show one quarantined row: its fields, and which field is invalid.
+
+    If the invalid field contains an unknown SKU, order or carrier, the command
+    also shows similar names (near matches).
+    """
     with reader(config) as known:
         found = known.quarantined(row)
         if found is None:

@@ -38,9 +38,10 @@ def backfill(
     kind: KindOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read every list of the platform into the mirror.
+    """Copy all products, stock, orders and customers of the platform to the mirror.
 
-    A backfill that was interrupted continues where it stopped.
+    The mirror is Backhaul's local copy of the store's data. A backfill that was
+    interrupted continues where it stopped.
     """
     _full_sync(BACKFILL, context.settings(config), store, kind, as_json)
 

@@ -88,7 +88,7 @@ def remove_user(
 def disable_user(
     name: NameArgument, config: ConfigOption = None, as_json: JsonOption = False
 ) -> None:
-    """Keep a user out and end the user's sessions, also with single sign-on."""
+    """End a user's sessions and refuse every login, also by single sign-on."""
     _change("disable", name, config, f"{name} can no longer log in", as_json, {})
 
 

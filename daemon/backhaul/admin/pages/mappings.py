@@ -146,7 +146,7 @@ async def add(context: PageContext, page_request: PageRequest) -> web.Response:
 
 
 async def remove(context: PageContext, page_request: PageRequest) -> web.Response:
-    """Remove a mapping; what was planned by it stays."""
+    """Remove a mapping; commands that exist already do not change."""
     id_, store = (
         int(page_request.request.match_info["id"]),
         page_request.form.get("store", ""),
