@@ -40,8 +40,8 @@ def checked_template(template: str) -> str:
         rest = rest.replace(placeholder, "x")
     if unknown := _UNKNOWN.search(rest):
         raise ValueError(
-            f"{template!r} contains {unknown[0]}; the placeholders are"
-            f" {', '.join(PLACEHOLDERS)}"
+            f"{template!r} contains {unknown[0]}, which is not a placeholder; the"
+            f" placeholders are {', '.join(PLACEHOLDERS)}"
         )
     return template
 

@@ -253,7 +253,7 @@ class ItemParser:
         found = find(self._settings.lines, item)
         if not isinstance(found, list) or not found:
             raise Unusable(
-                "the item has no lines, so Backhaul does not know what was shipped"
+                "the shipment has no lines, so Backhaul does not know what was shipped"
             )
         return tuple(map(self._line, found))
 
@@ -261,7 +261,7 @@ class ItemParser:
         sku = fields.article(find(self._settings.line_sku, line), is_text=True)
         if not sku:
             raise Unusable(
-                "a line of the item has no SKU, so Backhaul does not know what was"
+                "a line of the shipment has no SKU, so Backhaul does not know what was"
                 " shipped"
             )
         units = find(self._settings.line_quantity, line)

@@ -205,7 +205,7 @@ async def test_many_connections_leave_nothing_behind(amqp: AmqpHub) -> None:
         ({"url": "amqp://127.0.0.1/shop"}, "set vhost"),
         ({"publish": None}, "neither receive nor publish"),
         ({"publish": {"routing_key": "{order}"}}, "the placeholders are"),
-        ({"publish": {"create": True}}, "also needs exchange"),
+        ({"publish": {"create": True}}, "exchange must be set too"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(

@@ -243,7 +243,7 @@ def test_own_settings_override_those_of_the_preset() -> None:
         ),
         (
             {"vendor": "generic", "signature": {"timestamp_part": "t"}},
-            "also needs signature_part",
+            "signature_part must be set too",
         ),
         (
             {

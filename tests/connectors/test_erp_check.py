@@ -68,7 +68,7 @@ async def test_missing_parts_of_odoo_are_reported(odoo: OdooDouble) -> None:
     odoo.denied = {("stock.quant", "read")}
     said = await checked(odoo_table(odoo))
     assert said.code != 0
-    assert "shop: the user of the API key cannot read stock.quant" in said.err
+    assert "shop: the Odoo user of the API key cannot read stock.quant" in said.err
     assert KEY not in said.err
 
 

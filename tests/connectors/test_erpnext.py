@@ -275,8 +275,8 @@ class TestCheck:
         with pytest.raises(CheckFailed) as failure:
             await site.connector().check()
         assert str(failure.value).startswith(
-            "the user of the API key cannot read Delivery Note, Bin; give it the roles"
-            " Stock User and Sales User. the ERPNext server"
+            "the ERPNext user of the API key cannot read Delivery Note, Bin; give this"
+            " user the roles Stock User and Sales User. the ERPNext server"
         )
 
     @pytest.mark.parametrize(

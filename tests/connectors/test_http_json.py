@@ -279,7 +279,7 @@ async def test_a_strange_answer_stops_the_pull_and_says_why(
             "no field b",
         ),
         ({"lists": {"x": {**SHIPMENTS, "since": None}}}, "set both or neither"),
-        ({"lists": {"x": {**SHIPMENTS, "next": None}}}, "needs next"),
+        ({"lists": {"x": {**SHIPMENTS, "next": None}}}, "next must be set too"),
         ({"lists": {"x": {**SHIPMENTS, "keep_cursor": True}}}, "keep_cursor needs"),
         (
             {"pushes": {"order.placed": {**ORDERS, "lookup_path": "/orders"}}},

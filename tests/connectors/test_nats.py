@@ -213,7 +213,7 @@ async def test_an_invalid_key_is_named_and_not_shown(nats: NatsHub) -> None:
         ({"publish": {"stream": "A.B"}}, "is not the name of a stream"),
         ({"publish": {"stream": "A", "subject": "a.>"}}, "is not a subject"),
         ({"publish": {"stream": "A", "subject": "a b"}}, "is not a subject"),
-        ({"key_file": "k.pem"}, "also needs certificate_file"),
+        ({"key_file": "k.pem"}, "certificate_file must be set too"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(

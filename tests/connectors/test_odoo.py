@@ -374,16 +374,16 @@ class TestCheck:
         with pytest.raises(CheckFailed) as failure:
             await odoo.connector().check()
         assert str(failure.value) == (
-            "the user of the API key cannot read stock.picking, stock.quant; give it"
-            " the rights (Inventory / User, Sales / User). Odoo refuses: You are not"
-            " allowed to access 'stock.picking' records."
+            "the Odoo user of the API key cannot read stock.picking, stock.quant; give"
+            " this user the rights Inventory / User and Sales / User. Odoo refuses: You"
+            " are not allowed to access 'stock.picking' records."
         )
 
     async def test_the_check_names_every_model_that_the_user_cannot_create(
         self, odoo: OdooDouble
     ) -> None:
         odoo.denied = {("res.partner", "create")}
-        with pytest.raises(CheckFailed, match=r"cannot create res\.partner; give it"):
+        with pytest.raises(CheckFailed, match=r"cannot create res\.partner; give"):
             await odoo.connector().check()
 
     async def test_the_check_names_every_setting_without_a_match_in_odoo(

@@ -73,7 +73,7 @@ class Publish(MessageFormat):
     def _can_be_filled(self) -> Publish:
         checked_template(self.routing_key)
         if self.create and not self.exchange:
-            raise ValueError("create = true also needs exchange")
+            raise ValueError("if create is true, exchange must be set too")
         return self
 
 

@@ -83,7 +83,7 @@ class Signature(BaseModel):
         if self.signs_time and self.method != "hmac":
             raise ValueError('a signed time needs method = "hmac"')
         if self.timestamp_part and not self.signature_part:
-            raise ValueError("timestamp_part also needs signature_part")
+            raise ValueError("if timestamp_part is set, signature_part must be set too")
         if self.timestamp_header and self.signature_part:
             raise ValueError("set timestamp_header or signature_part, not both")
         return self
@@ -247,8 +247,8 @@ class Settings(BaseModel):
             )
         if self.fetch_path and not self.base_url:
             raise ValueError(
-                "fetch_path also needs api_url, because Backhaul fetches messages"
-                " only from the host in api_url"
+                "if fetch_path is set, api_url must be set too, because Backhaul"
+                " fetches messages only from the host in api_url"
             )
         if self.base_url:
             reachable(self.base_url, self.network)

@@ -69,8 +69,8 @@ async def _require_readable(site: ErpNextSite, settings: Settings) -> None:
     if refused:
         names = ", ".join(refused)
         raise CheckFailed(
-            f"the user of the API key cannot read {names}; give it the roles Stock"
-            f" User and Sales User. {next(iter(refused.values()))}"
+            f"the ERPNext user of the API key cannot read {names}; give this user the"
+            f" roles Stock User and Sales User. {next(iter(refused.values()))}"
         )
 
 
@@ -79,8 +79,9 @@ async def _stock(site: ErpNextSite, reader: ErpNextReader, settings: Settings) -
     known = await site.all_rows("Warehouse", [], [("name", "in", named)])
     if missing := sorted({*named} - {row["name"] for row in known}):
         raise CheckFailed(
-            f"ERPNext has no warehouse {missing[0]!r}; correct warehouses (the name"
-            ' ends with the company\'s abbreviation, such as "Stores - C")'
+            f"ERPNext has no warehouse {missing[0]!r}; correct the setting warehouses."
+            " The name of a warehouse ends with the company's abbreviation, such as"
+            ' "Stores - C"'
         )
     items = await site.count("Item", reader.item_filters())
     bins = await site.count("Bin", [("warehouse", "in", named)])

@@ -103,8 +103,8 @@ class LocationSettings(MailboxSettings):
     )
     access_key: str = Field(
         default="",
-        description="Id of the access key of S3, or name of the Azure account; empty "
-        "means the role of this machine.",
+        description="Id of the access key of S3, or name of the Azure account. If it "
+        "is empty, Backhaul uses the role that the cloud provider gave this machine.",
     )
     secret_key: SecretStr | None = Field(
         default=None, description="Secret of the access key, or key of the account."
@@ -155,8 +155,9 @@ class LocationSettings(MailboxSettings):
         if parts.scheme == "http" and _LOOPBACK.fullmatch(parts.netloc):
             return url
         raise ValueError(
-            f"{url!r} must begin with https://; http:// is allowed for this machine"
-            " only, because object keys and contents would be readable on the way"
+            f"{url!r} must begin with https://. With http://, others on the network"
+            " could read the object keys and contents, so http:// is allowed only for"
+            " an address of this machine"
         )
 
     @model_validator(mode="after")
@@ -171,8 +172,8 @@ class LocationSettings(MailboxSettings):
         if bool(self.access_key) != (self.secret_key is not None):
             missing = "secret_key" if self.access_key else "access_key"
             raise ValueError(
-                f"{missing} is missing; set access_key and secret_key both, or"
-                " neither to use the role of this machine"
+                f"{missing} is missing; set both access_key and secret_key. To use"
+                " the role that the cloud provider gave this machine, set neither"
             )
         return self
 

@@ -90,7 +90,7 @@ class List(ItemMapping):
                 'keep_cursor needs paging = "cursor", and cannot be combined with since'
             )
         if self.paging == "cursor" and self.next is None:
-            raise ValueError('paging = "cursor" also needs next')
+            raise ValueError('if paging is "cursor", next must be set too')
         return self
 
 

@@ -62,7 +62,8 @@ class Consumer(Source):
     def _says_what_to_create(self) -> Consumer:
         if self.create and not self.subject:
             raise ValueError(
-                "create = true also needs subject, such as warehouse.shipments.>"
+                "if create is true, subject must be set too, such as"
+                " warehouse.shipments.>"
             )
         return self
 

@@ -55,7 +55,7 @@ class OdooContacts:
             if found is None:
                 raise RequestRefused(
                     f"Odoo has no contact with the reference {reference!r}; create it,"
-                    " or correct customer"
+                    " or correct the setting customer"
                 )
             return found
         key = _key_of(change)

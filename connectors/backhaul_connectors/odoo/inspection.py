@@ -64,8 +64,9 @@ async def _require_readable(server: OdooClient, settings: Settings) -> None:
     if refused:
         names = ", ".join(refused)
         raise CheckFailed(
-            f"the user of the API key cannot read {names}; give it the rights"
-            f" (Inventory / User, Sales / User). {next(iter(refused.values()))}"
+            f"the Odoo user of the API key cannot read {names}; give this user the"
+            " rights Inventory / User and Sales / User."
+            f" {next(iter(refused.values()))}"
         )
 
 
@@ -121,8 +122,8 @@ async def _orders(server: OdooClient, version: str) -> str:
     ]
     if missing:
         raise CheckFailed(
-            f"the user of the API key cannot create {', '.join(missing)}; give it the"
-            " rights (Sales / User, Contact creation)"
+            f"the Odoo user of the API key cannot create {', '.join(missing)}; give"
+            " this user the rights Sales / User and Contact creation"
         )
     return "orders can be written: the user may create sales orders and contacts"
 

@@ -237,8 +237,8 @@ class StockLevels(Source):
     def _has_count_time(self) -> StockLevels:
         if self.processed_at and not self.columns.as_of:
             raise ValueError(
-                "processed_at also needs columns.as_of, the column with the time of the"
-                " count"
+                "if processed_at is set, columns.as_of must be set too: the column with"
+                " the time of the count"
             )
         return self
 

@@ -137,7 +137,7 @@ class TrytonSales:
         if not found or not found[0]["addresses"]:
             raise RequestRefused(
                 f"Tryton has no party {code!r} with an address; create it, or"
-                " correct customer"
+                " correct the setting customer"
             )
         return found[0]["id"], found[0]["addresses"][0]
 

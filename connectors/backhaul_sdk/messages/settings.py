@@ -67,7 +67,7 @@ class BrokerSettings(BaseModel):
     @model_validator(mode="after")
     def _has_the_certificate(self) -> BrokerSettings:
         if self.key_file and not self.certificate_file:
-            raise ValueError("key_file also needs certificate_file")
+            raise ValueError("if key_file is set, certificate_file must be set too")
         return self
 
     def tls(self) -> ssl.SSLContext:

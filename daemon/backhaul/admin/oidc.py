@@ -117,8 +117,8 @@ class Provider:
     def _check(self, found: Discovery, url: str) -> None:
         if found.issuer.rstrip("/") != self._issuer:
             raise SignOnFailed(
-                f"{url} belongs to the issuer {found.issuer}; set issuer in"
-                " [admin.oidc] to this value"
+                f"{url} belongs to the issuer {found.issuer}; in [admin.oidc], set"
+                f" issuer to {found.issuer}"
             )
         methods = found.code_challenge_methods_supported
         if methods is not None and "S256" not in methods:

@@ -368,10 +368,12 @@ class Jobs:
         if store is None:
             return [(name, at) for at in stores]
         if store not in stores:
-            known = ", ".join(filter(None, stores)) or "none, leave --store out"
+            known = ", ".join(filter(None, stores))
             raise BackhaulError(
-                f"job {name} does not exist for store {store!r}; its stores are:"
+                f"store {store!r} has no job {name}; the stores with this job are:"
                 f" {known}"
+                if known
+                else f"job {name} is not a job of one store; leave out --store"
             )
         return [(name, store)]
 

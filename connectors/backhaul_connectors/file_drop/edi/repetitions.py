@@ -117,8 +117,8 @@ class Documents:
     def _check(self, count: int, most: int, what: str) -> None:
         if count > most:
             raise FileUnreadable(
-                f"the file has more than {most:,} {what}, which are too many to find"
-                " those that are there twice. Split it into several files"
+                f"the file has more than {most:,} {what}. Backhaul cannot check so many"
+                " for duplicates. Split the file into several files"
             )
 
 

@@ -147,9 +147,9 @@ class SqlCommands(Family):
         row = connection.execute(query, _EPOCH).fetchone()
         if row is None or int(row[0]) != self._epoch:
             raise AlreadyRunning(
-                "another daemon has started to use this database. It runs on a"
-                " machine that does not see the lock of this daemon. Keep state_dir"
-                " on a local disk, and run only one daemon"
+                "another daemon has started to use this database. Stop one of the two"
+                " daemons. They do not see each other's lock, for example because"
+                " state_dir is on a network disk: put state_dir on a local disk"
             )
 
     @write
