@@ -50,14 +50,15 @@ The configuration is one TOML file. Backhaul uses the first of these files:
 mistakes in the configuration, and exits with code 78 if there are mistakes.
 
 **Completion in an editor.** `backhaul check-config --schema > backhaul.schema.json`
-writes the JSON Schema of the configuration, with all installed connectors. Make this
-the first line of the configuration, and an editor that knows TOML schemas (such as
-Visual Studio Code with Even Better TOML) completes settings, shows what they mean, and
-marks mistakes:
+writes the JSON Schema of the configuration, with all installed connectors. Then begin
+the configuration with this line:
 
 ```toml
 #:schema ./backhaul.schema.json
 ```
+
+An editor that knows TOML schemas (such as Visual Studio Code with the extension Even
+Better TOML) then completes settings, shows what they mean, and marks mistakes.
 
 **Environment.** You can also give every setting in an environment variable. The name of
 the variable is `BACKHAUL_` and the full name of the setting, in capital letters, with

@@ -176,8 +176,9 @@ class Connector(Scheduled):
         default=None,
         description="Host name of the only machine on which the connection runs, if "
         "several daemons share a PostgreSQL database. The daemon on that machine then "
-        "owns the store of the connection. Use it if a connection reads a folder of "
-        "that machine, or listens on a port of its own.",
+        "does all work for the store of the connection. If it fails, no other daemon "
+        "takes over. Use this setting if a connection reads a folder of that machine, "
+        "or listens on a port of its own.",
     )
     silent_after: Duration | None = Field(
         default=None,

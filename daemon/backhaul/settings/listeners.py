@@ -39,10 +39,10 @@ class Public(Section):
         default=0,
         ge=0,
         le=16,
-        description="Number of processes that receive webhooks beside the daemon, "
-        "which then only processes them. Set 1 or 2 if webhooks arrive faster than one "
-        "core can receive and process them. The limits of this section apply "
-        "to each process. Only with SQLite.",
+        description="Number of additional processes that receive webhooks in place of "
+        "the daemon. With 0, the daemon itself receives them. Set 1 or 2 if webhooks "
+        "arrive faster than one core can receive and process them. The limits of this "
+        "section apply to each process. Only with SQLite.",
     )
     max_body_bytes: Count = Field(
         default=1_048_576,

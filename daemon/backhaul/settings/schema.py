@@ -152,10 +152,8 @@ class Reconcile(Section):
     )
     overlap: Duration = Field(
         default=parse_duration("2m"),
-        description="Each poll reads all changes since the previous poll, and also the "
-        "changes of this duration before it. So no change is missed. "
-        'With "2m", a poll reads all changes since 2 minutes before the '
-        "previous poll.",
+        description="So that no change is missed, each poll begins this long before "
+        "the time up to which the previous poll read.",
     )
 
 
