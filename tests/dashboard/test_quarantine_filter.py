@@ -61,7 +61,7 @@ async def test_counts_and_groups_lead_to_their_rows(office: Office) -> None:
         ("1 row: value MUG", 1),
         ("unknown SKU 3", 3),
         ("Open 4", 4),
-        ("Dropped 0", 0),
+        ("Discarded 0", 0),
         ("Any 4", 4),
     ):
         assert shown(await browser.read(found[text])) == rows, text
