@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import uvloop
 
 from app.test_receivers import (
     FACTS,
@@ -26,6 +27,7 @@ from app.test_receivers import (
 )
 from backhaul.app import receiver_files, receivers
 from backhaul.app.daemon import Daemon
+from backhaul.app.receiver_process import Channel, Command, Report
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
@@ -36,6 +38,8 @@ from scenes.payloads import signed
 from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import httpx
 
     from backhaul.store.inbox import Inbox
@@ -115,6 +119,30 @@ async def test_a_message_that_breaks_off_is_the_end() -> None:
     assert (await receivers._next_message(reader)).ready
     with pytest.raises(EOFError):
         await receivers._next_message(reader)
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda writer: receivers._send(writer, Command(moved_up_to=1)),
+        lambda writer: Channel(writer).send(Report(arrived=True)),
+    ],
+    ids=["daemon", "process"],
+)
+def test_nothing_is_sent_to_the_other_side_after_it_ended(
+    send: Callable[[asyncio.StreamWriter], None],
+) -> None:
+    async def run() -> None:
+        here, there = socket.socketpair()
+        _, writer = await asyncio.open_connection(sock=here)
+        there.close()
+        writer.write(b"first")
+        await until(writer.is_closing, "the end is noticed")
+        for _ in range(10):  # then the socket is closed as well
+            await asyncio.sleep(0)
+        send(writer)
+
+    uvloop.run(run())
 
 
 def test_a_full_disk_refuses_a_file_for_now(

@@ -194,6 +194,8 @@ class _DeviceConnection:
         return []
 
     async def _reply(self, replies: list[bytes]) -> None:
+        if self._writer.is_closing():  # uvloop would raise RuntimeError
+            raise ConnectionResetError
         self._writer.write(b"".join(reply + b"\n" for reply in replies))
         async with asyncio.timeout(REPLY_SECONDS):
             await self._writer.drain()

@@ -110,7 +110,7 @@ class _Connection(asyncio.Protocol):
 
     def close(self, farewell: bytes = b"") -> None:
         """Close the connection, even if the client still sends."""
-        if farewell:
+        if farewell and not self._transport.is_closing():
             self._transport.write(farewell)
             self._transport.close()
         else:

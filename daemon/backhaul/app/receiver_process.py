@@ -118,8 +118,12 @@ class Channel:
         self._is_notified = False
 
     def send(self, report: Report) -> None:
-        """Send a message; the daemon reads faster than this process writes."""
-        self._writer.write(self._encoder.encode(report) + b"\n")
+        """Send a message; the daemon reads faster than this process writes.
+
+        If the daemon ended, the message is of no use, and uvloop would raise an error.
+        """
+        if not self._writer.is_closing():
+            self._writer.write(self._encoder.encode(report) + b"\n")
 
     def arrived(self) -> None:
         """Say that webhooks arrived, once for all that one commit answered."""

@@ -208,9 +208,9 @@ class _Receiver:
             sock=here, limit=LONGEST_MESSAGE_BYTES
         )
         try:
-            writer.write(_line(self._start(file.path)))
+            _send(writer, self._start(file.path))
             with context.receiving.signers.changed.connected(
-                lambda: writer.write(_line(Command(secrets=self._secrets())))
+                lambda: _send(writer, Command(secrets=self._secrets()))
             ):
                 await self._follow(reader, writer)
         finally:
@@ -303,7 +303,7 @@ class _Receiver:
             self._moving.stop()
             await asyncio.wait({moving})
             if stopping.done():
-                writer.write(_line(Command(stop=True)))
+                _send(writer, Command(stop=True))
                 await asyncio.wait({reading}, timeout=STOP_SECONDS)  # the last counts
             reading.cancel()
             stopping.cancel()
@@ -320,7 +320,7 @@ class _Receiver:
             return None
         self._was_busy = False
         if number:
-            writer.write(_line(Command(moved_up_to=file.moved)))
+            _send(writer, Command(moved_up_to=file.moved))
             self._context.receiving.arrived.emit()
         return 0.0 if number else None
 
@@ -406,5 +406,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def _line(message: Start | Command) -> bytes:
-    return msgspec.json.encode(message) + b"\n"
+def _send(writer: asyncio.StreamWriter, message: Start | Command) -> None:
+    """Send a message, unless the process ended: uvloop then raises RuntimeError."""
+    if not writer.is_closing():
+        writer.write(msgspec.json.encode(message) + b"\n")
