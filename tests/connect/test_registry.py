@@ -15,7 +15,7 @@ from backhaul_sdk import Spec
 from backhaul_sdk.testing import HOST_KEYS
 from scenes.back_office import ScriptedConnector
 
-DESK = "scenes.back_office:Desk"
+DESK = "scenes.back_office:ScriptedConnector"
 WRITING = Path(__file__).parents[2] / "docs" / "connectors" / "writing-one.md"
 
 

@@ -194,7 +194,7 @@ async def test_a_count_with_an_unsent_adjustment_includes_the_late_effect(
         product = await system.add_product(10)
         await lost_adjustment(system, product)
         count = await system.submit_count(product, 12)
-        await until(lambda: system.adjustments(count), "it has a adjustment")
+        await until(lambda: system.adjustments(count), "it has an adjustment")
         await apply_late()
         await system.sender.auditor.audit_now()
         system.resume_adjustments()

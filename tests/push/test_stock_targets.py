@@ -87,7 +87,7 @@ async def test_a_damaged_adjustment_brings_its_count_to_an_operator(
         product = await system.add_product(10)
         system.pause_adjustments()
         target = await system.submit_count(product, 7)
-        await until(lambda: system.adjustments(target), "it has a adjustment")
+        await until(lambda: system.adjustments(target), "it has an adjustment")
         payload = value_of(system.place, COMMANDS_AND_TARGETS, "payload", kind="adjust")
         damaged = {"payload": payload.replace("-3", "-9")}
         overwrite(system.place, "commands", damaged, kind="adjust")
@@ -108,7 +108,7 @@ async def test_a_newer_count_replaces_a_waiting_one(
         before = now()
         system.pause_adjustments()
         first = await system.submit_count(product, 7)
-        await until(lambda: system.adjustments(first), "the first has a adjustment")
+        await until(lambda: system.adjustments(first), "the first has an adjustment")
         second = await system.submit_count(product, 8)
         assert system.state(first) == "superseded"
         late = await system.submit_count(product, 3, before)
@@ -157,7 +157,7 @@ async def test_a_resent_count_recomputes_its_discarded_adjustment(
         product = await system.add_product(10)
         system.pause_adjustments()
         target = await system.submit_count(product, 7)
-        await until(lambda: system.adjustments(target), "it has a adjustment")
+        await until(lambda: system.adjustments(target), "it has an adjustment")
         adjustment = value_of(system.place, COMMANDS_AND_TARGETS, "id", kind="adjust")
         await system.decide(adjustment, "park")
         await system.decide(adjustment, "drop")
