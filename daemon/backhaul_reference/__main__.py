@@ -13,7 +13,7 @@ from aiohttp.typedefs import Middleware
 
 from backhaul_reference import arguments
 from backhaul_reference.arguments import Options
-from backhaul_reference.data_folder import FolderInUseError
+from backhaul_reference.data_folder import ACCESS_FILE, FolderInUseError
 from backhaul_reference.mail.transports import MailLoginError
 from backhaul_reference.platform.state.schema import NewerDatabaseError
 from backhaul_reference.server import PortInUseError, start
@@ -61,6 +61,8 @@ async def serve(options: Options, around: Sequence[Middleware]) -> None:
     _freeze_loaded_objects()
     print_line(sys.stdout.fileno(), f"public {running.access.public_url}")
     print_line(sys.stdout.fileno(), f"control {running.access.control_url}")
+    keys = options.data / ACCESS_FILE
+    print_line(sys.stdout.fileno(), f"API keys and control token: {keys}")
     await asked.wait()
     await running.stop()
 

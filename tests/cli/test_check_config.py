@@ -12,6 +12,7 @@ import typer
 from backhaul.cli.doctor import check_config, summary
 from backhaul.cli.exit_codes import run
 from backhaul.settings import load_settings
+from scenes.terminal import terminal_lines
 from settings.configurations import STORE, secret, written
 
 if TYPE_CHECKING:
@@ -70,6 +71,16 @@ def test_a_good_configuration_is_summed_up(
         "job reconcile_full         every 6h",
         "job audit                  every 5m",
     ]
+
+
+def test_a_long_row_is_wrapped_between_words_at_a_terminal(tmp_path: Path) -> None:
+    file = written(tmp_path, STORE)
+    file.chmod(0o600)
+    lines = terminal_lines("check-config", config=file, columns=80, lines=24)
+    assert max(map(len, lines)) <= 80
+    begin = "at once: commands are sent when planned, because no"
+    first = lines.index(f"job push_fulfillments      {begin}")
+    assert lines[first + 1] == f"{'':27}schedule is set for the job"
 
 
 def test_the_rule_of_each_job_that_sends_is_shown(tmp_path: Path) -> None:

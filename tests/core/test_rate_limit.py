@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul.core.rate_limit import LONGEST_PAUSE_SECONDS, Budget, Priority
+from backhaul.core.rate_limit import (
+    LONGEST_PAUSE_SECONDS,
+    Budget,
+    Priority,
+    policy_in_words,
+)
 
 POLICY = '"key";q=240;w=60'
 READS = (Priority.REREAD, Priority.INCREMENTAL, Priority.SWEEP)
@@ -186,3 +191,16 @@ def test_commands_leave_room_for_a_read_that_is_overdue() -> None:
         budget.spend(0.25)
         assert budget.take(9, 0.75) == 1
     assert budget.take(9, 1.0) == 2
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        (POLICY, "240 requests in 60 s"),
+        ('"a";q=5', "5 requests"),
+        ("whatever", "whatever"),
+        ("", "unknown"),
+    ],
+)
+def test_a_policy_is_shown_in_words(header: str, words: str) -> None:
+    assert policy_in_words(header) == words

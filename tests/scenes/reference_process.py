@@ -148,9 +148,9 @@ class ReferenceProcess:
 
     @on_purpose()
     def _await_listeners(self) -> None:
-        # Two lines: both listeners are bound and access.json is written.
+        # Three lines: both listeners are bound and access.json is written.
         assert self.process.stdout is not None
-        lines = [self.process.stdout.readline(), self.process.stdout.readline()]
+        lines = [self.process.stdout.readline() for _ in range(3)]
         if not all(lines):
             code = self._reap()
             raise ReferenceFailedError(f"exit {code}: {self.log.read_text()[-2000:]}")

@@ -186,7 +186,7 @@ def check_config(
     rows = list(summary(settings))
     width = max(len(name) for name, _ in rows) + 2
     for name, value in rows:
-        console.out(f"{name:<{width}}{value}")
+        output.labelled(name, value, width)
     for each in warnings:
         typer.echo(f"warning: {each.said} ({each.fix})", err=True)
 

@@ -330,6 +330,19 @@ def timeline(rows: Sequence[Mapping[str, Any]]) -> None:
 _INDENT = " " * 20
 
 
+def labelled(label: str, text: str, width: int) -> None:
+    """Print a label, which has `width` columns, and a text beside it.
+
+    On a terminal the text is wrapped between words, under its own beginning.
+    """
+    console, parts = _console(soft_wrap=True), [printable(text)]
+    if console.is_terminal:
+        columns = max(console.width - width, 20)
+        parts = textwrap.wrap(parts[0], columns, break_on_hyphens=False)
+    for number, part in enumerate(parts or [""]):
+        console.out(f"{'' if number else label:<{width}}{part}", highlight=False)
+
+
 def finding(state: str, text: str) -> None:
     """Print a state with a sentence beside it, wrapped under its own beginning."""
     console = _console(soft_wrap=True)

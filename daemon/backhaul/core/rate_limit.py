@@ -198,6 +198,14 @@ def _first(header: str) -> str:
     return header.partition(",")[0]
 
 
+def policy_in_words(header: str) -> str:
+    """Return a RateLimit-Policy header for people: `240 requests in 60 s`."""
+    quota, window = _parameters(header, "q", "w")
+    if quota is None:
+        return header[:60] or "unknown"
+    return f"{quota} requests" + ("" if window is None else f" in {window} s")
+
+
 def limit_in_words(said: str, headers: Mapping[str, str]) -> str:
     """Return what a platform said, and its headers that ask for a pause."""
     names = ("Retry-After", "RateLimit-Policy", "RateLimit")

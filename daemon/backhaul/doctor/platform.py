@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from backhaul.core.rate_limit import policy_in_words
 from backhaul.doctor import Result, fail, ok, warn
 from backhaul.errors import OtherStore, ReadFailed, Unusable
 from backhaul.platform.transport import NotSent, OutcomeUnknown
@@ -220,7 +221,7 @@ async def _facts(
 
 def _advertised(facts: StoreFacts, answer: Response) -> Iterator[str]:
     yield f"advertises {', '.join(facts.features) or 'no features'}"
-    yield f"limit {answer.headers.get('ratelimit-policy') or 'unknown'}"
+    yield f"limit: {policy_in_words(answer.headers.get('ratelimit-policy') or '')}"
     if facts.currency:
         yield f"currency {facts.currency}"
 
