@@ -149,8 +149,8 @@ def _add_mail_options(made: argparse.ArgumentParser) -> None:
         choices=get_args(Tls),
         default="auto",
         help="encryption of the mail connection; auto: STARTTLS if the server"
-        " offers it, or if there is a login; off: refused if there is a login to"
-        " another machine",
+        " offers it; with a login, STARTTLS is required; off: none, which is refused"
+        " for a login to another machine",
     )
     add(
         "--smtp-login",

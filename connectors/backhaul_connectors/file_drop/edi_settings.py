@@ -141,8 +141,8 @@ def _check_letters(export_format: str, edi: EdiSettings) -> None:
     least, most = CODE_LENGTHS[export_format]
     if code is not None and not least <= len(code) <= most:
         raise ValueError(
-            f"edi.article_codes begins with {code!r}, which is the code of SKUs in"
-            f" exported files; such a code has {least} to {most} letters"
+            f"the first entry of edi.article_codes is {code!r}; exported files have"
+            f" it before each SKU, so it must have {least} to {most} letters"
         )
 
 

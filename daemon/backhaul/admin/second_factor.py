@@ -116,9 +116,10 @@ class SecondFactors:
         found = self._cipher().find(_place(name), sealed)
         if found is None:
             raise BackhaulError(
-                f"the second factor of user {name} was sealed with a key that this"
-                f" machine does not have; give it back {self._place_of_key()}, or reset"
-                f" the second factor: backhaul users reset-totp {name}"
+                f"the second factor of user {name} is encrypted with a key that"
+                f" this machine does not have; restore the key in"
+                f" {self._place_of_key()}, or reset the second factor: backhaul"
+                f" users reset-totp {name}"
             )
         number, (secret,) = found
         return number, secret.decode()

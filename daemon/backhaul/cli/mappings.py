@@ -43,7 +43,7 @@ DefaultStoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
-        help="The store of the rows that name none in the column store; required for"
+        help="The store of rows whose column store is empty or missing; required for"
         " such rows if there are several stores.",
     ),
 ]
@@ -152,9 +152,10 @@ def import_mappings(
 ) -> None:
     """Add the mappings of a CSV file.
 
-    If a row cannot be read, the command adds nothing. If Backhaul refuses a
-    mapping, for example because the store has no such SKU, the command adds no
-    mapping of this store, and stops. The columns `kind` (default: sku),
+    If a row cannot be read, the command adds nothing. It adds the mappings of
+    one store after the other. If Backhaul refuses a mapping, for example because
+    the store has no such SKU, the command adds no mapping of this store, and
+    stops; mappings of the stores before it stay. The columns `kind` (default: sku),
     `connection` and `store` are optional.
     """
     settings = context.settings(config)

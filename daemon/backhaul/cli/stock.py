@@ -85,8 +85,8 @@ def release_targets(
 
     The platform can show stock movements that are missing in the restored
     database. Perhaps a newer count caused them. If you release the count,
-    Backhaul treats these movements as if they happened after the count: it adds
-    units that arrived to the counted quantity, and subtracts units that left.
+    Backhaul treats these movements as if they happened after the count: to the
+    counted quantity it adds units that arrived, and subtracts units that left.
     If a newer count did cause the movements, the stock in the store is wrong
     until the next count. If the known movements do not add up to the stock in
     the store, Backhaul parks the count.

@@ -107,8 +107,9 @@ def _require_editable(
 ) -> None:
     if known["kind"] == KEPT_KIND:
         raise BackhaulError(
-            f"row {row.id} has no fields to edit: the connector keeps its content, such"
-            f" as a file. To apply it, run: backhaul quarantine retry {row.id}"
+            f"row {row.id} cannot be edited, because its content is not in the"
+            f" database: it is in a file that the connector keeps. To apply it,"
+            f" run: backhaul quarantine retry {row.id}"
         )
     if kind not in {None, known["kind"]}:
         raise BackhaulError(

@@ -240,10 +240,9 @@ class StoreJob(PushJob):
 
     The first name is the store's, the second is the job's. If you leave out a setting
     here, the value in `[jobs.NAME]` applies. The schedule is an exception. If you set
-    `trigger`, `every` or `cron` here, this store ignores `trigger`, `every`, `cron`
-    and `eager` of `[jobs.NAME]`. If you set `trigger`, `every` or `cron` here, but not
-    `eager`, then `eager` is `false` for this store. Only jobs that send commands have
-    `eager`.
+    `trigger`, `every` or `cron` here, this store ignores all four of `trigger`,
+    `every`, `cron` and `eager` of `[jobs.NAME]`. `eager` is then `false`, unless you
+    set it here too. Only jobs that send commands have `eager`.
     """
 
 

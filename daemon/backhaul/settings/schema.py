@@ -152,8 +152,8 @@ class Reconcile(Section):
     )
     overlap: Duration = Field(
         default=parse_duration("2m"),
-        description="So that no change is missed, each poll begins this long before "
-        "the time up to which the previous poll read.",
+        description="Each poll also reads again the last part of the previous poll's "
+        "period, so that no change is missed. This is the length of that part.",
     )
 
 
@@ -237,8 +237,8 @@ class Settings(BaseSettings):
         database, cluster = info.data.get("database"), info.data.get("cluster")
         if database and database.is_server and public.receivers:
             raise ValueError(
-                "has receivers, which are only for a SQLite file; leave receivers out,"
-                " and run more daemons with the role receiver"
+                "sets receivers, which works only with a SQLite file; remove this"
+                " setting, and run more daemons with the role receiver"
             )
         if not (public.url and database and cluster):
             return public

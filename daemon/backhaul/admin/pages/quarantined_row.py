@@ -159,8 +159,8 @@ def _one_change(row: QuarantineDetail, page_request: PageRequest) -> tuple[str, 
     changed = _changed_fields(row, page_request)
     if len(changed) != 1:
         raise BackhaulError(
-            f"you changed {len(changed)} fields; change one field for all rows alike,"
-            " or for a mapping"
+            f"you changed {len(changed)} fields; to change all rows alike or to add a"
+            " mapping, change only one field"
         )
     ((name, value),) = changed.items()
     is_sku = row.reason_class == ReasonClass.UNKNOWN_SKU and LINE.fullmatch(name)
