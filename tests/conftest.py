@@ -11,7 +11,9 @@ import os
 import shutil
 import signal
 import sysconfig
+from collections import Counter
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -26,7 +28,6 @@ from scenes.requirements import everything_is_required
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
-    from pathlib import Path
     from typing import TextIO
 
     from backhaul.store import Place
@@ -142,11 +143,19 @@ def pytest_collection_modifyitems(
 
 
 def _keep_part(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the files with programs keep each n-th: the second of three for `2/3`."""
+    """Of the files with programs keep one part: the second of three for `2/3`.
+
+    The parts have about as many tests each; a file is not divided.
+    """
     number, _, parts = PART.partition("/")
     started = [item for item in items if item.get_closest_marker("programs")]
-    files = sorted({item.path for item in started})
-    kept = set(files[int(number) - 1 :: int(parts)])
+    tests = Counter(item.path for item in started)
+    sizes, kept = [0] * int(parts), set[Path]()
+    for file in sorted(tests, key=lambda path: (-tests[path], path)):
+        smallest = sizes.index(min(sizes))
+        sizes[smallest] += tests[file]
+        if smallest == int(number) - 1:
+            kept.add(file)
     others = {id(item) for item in started if item.path not in kept}
     config.hook.pytest_deselected(items=[i for i in items if id(i) in others])
     items[:] = [item for item in items if id(item) not in others]
