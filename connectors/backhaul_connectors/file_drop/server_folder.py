@@ -193,8 +193,8 @@ class ServerFolder(RenamingFolder):
         await self.publish(folder, name)
 
     async def put(self, folder: str, name: str, content: bytes) -> None:
-        path = self._at(folder, unfinished_name(name))
-        await to_its_end(self._server.upload(path, content))
+        # Nobody reads this name yet, so a cancellation may end the upload at once.
+        await self._server.upload(self._at(folder, unfinished_name(name)), content)
 
     async def publish(self, folder: str, name: str) -> None:
         source, target = self._at(folder, unfinished_name(name)), self._at(folder, name)

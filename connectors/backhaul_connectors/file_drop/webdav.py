@@ -22,7 +22,7 @@ from backhaul_connectors.file_drop.server_folder import (
     refused,
     tls_context,
 )
-from backhaul_sdk.files import in_thread
+from backhaul_sdk.files import in_thread, to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -101,7 +101,8 @@ class WebDavServer:
             raise self._unreachable(error) from None
 
     async def upload(self, path: str, content: bytes) -> None:
-        answer = await self._request("PUT", path, content=content)
+        # A request that is cut off may replace the file after a later upload.
+        answer = await to_its_end(self._request("PUT", path, content=content))
         self._expect(answer, path, 200, 201, 204)
 
     async def rename(self, source: str, target: str, *, replace: bool) -> None:
