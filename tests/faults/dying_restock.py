@@ -37,7 +37,7 @@ def die() -> None:
 class Deadly(KillPoint):
     """Kills the process instead of letting it stand still."""
 
-    async def meet(self, point: str) -> None:
+    async def reach(self, point: str) -> None:
         if point == self.point:
             die()
 
