@@ -116,7 +116,7 @@ def test_an_unknown_job_is_refused_with_the_known_ones(office: Office) -> None:
             "jobs", "run", "prune", "--store", "main", config=office.config
         )
         assert said.code == 1
-        assert "leave --store out" in said.err
+        assert "leave out --store" in said.err
         started.terminate()
 
 

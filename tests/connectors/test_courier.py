@@ -386,7 +386,7 @@ async def test_a_parcel_reported_twice_is_shipped_once() -> None:
         ({"secrets": []}, "neither secrets nor api_key"),
         ({"secrets": ["short"]}, "at least 8 characters"),
         ({"statuses": {"x": "lost"}}, "use announced"),
-        ({"vendor": "generic", "fetch_path": "url"}, "needs api_url"),
+        ({"vendor": "generic", "fetch_path": "url"}, "api_url must be set too"),
         ({"api_url": "http://api.example"}, "use https://"),
         ({"api_url": "https://10.0.0.1"}, "network.allow"),
         ({"events": {"items": "a b"}}, "not a JMESPath"),

@@ -117,7 +117,7 @@ class TestOrders:
         said = await connector.push(placed(1))
         assert said == Rejected(
             "Odoo has no contact with the reference 'SHOP'; create it, or correct"
-            " customer"
+            " the setting customer"
         )
         shop = newer.records.add("res.partner", ref="SHOP")
         assert isinstance(await connector.push(placed(1)), Applied)

@@ -152,11 +152,11 @@ def import_mappings(
 ) -> None:
     """Add the mappings of a CSV file.
 
-    If a row cannot be read, the command adds nothing. It adds the mappings of
-    one store after the other. If Backhaul refuses a mapping, for example because
-    the store has no such SKU, the command adds no mapping of this store, and
-    stops; mappings of the stores before it stay. The columns `kind` (default: sku),
-    `connection` and `store` are optional.
+    If a row cannot be read, the command adds nothing. It adds the mappings
+    of one store after the other. If Backhaul refuses a mapping, for example
+    because the store has no such SKU, the command adds no mapping of this
+    store, and stops; mappings of the stores before it stay. The columns
+    `kind` (default: sku), `connection` and `store` are optional.
     """
     settings = context.settings(config)
     by_store: dict[str, list[NameMapping]] = {}
