@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+LONGEST_SECONDS = 20.0
+"""For how long a cancellation waits for work with a server."""
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?", re.ASCII)
 
 
@@ -56,12 +58,16 @@ async def run_in_steps(work: Generator[None]) -> None:
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`; a cancellation first waits until it has ended."""
+    """Await `work`; a cancellation first waits until it has ended.
+
+    Work that does not end, because a server hangs, is cancelled after LONGEST_SECONDS.
+    """
     running = asyncio.gather(work)
     try:
         (result,) = await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait([running])
+        await asyncio.wait([running], timeout=LONGEST_SECONDS)
+        running.cancel()
         raise
     return result
 
