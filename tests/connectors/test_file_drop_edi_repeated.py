@@ -11,7 +11,7 @@ from backhaul_connectors.file_drop.edi import (
     repetitions,
     shipment_rows,
 )
-from backhaul_sdk import Bad, Fulfillment
+from backhaul_sdk import Bad
 from connectors.dropping import Drop
 from connectors.interchanges import despatch, edifact, shirt, x12
 from connectors.test_file_drop_edi import counted, held, shipped
@@ -163,19 +163,14 @@ async def test_several_orders_of_one_shipment_are_no_repetition(
     assert drop.reasons() == []
 
 
-async def test_an_order_that_comes_again_with_another_one_is_left_out(
+async def test_an_order_that_comes_again_with_another_one_is_reported(
     drop: Drop,
 ) -> None:
     lines = [[*shirt(), f"RFF+ON:{order}"] for order in (1001, 1002)]
-    drop.put("a.edi", edifact(despatch(lines[0]), despatch(*lines)))
-    assert "UNH 2 repeats" in (notes := await notes_of(drop))
-    assert "so 1 row of it is left out" in notes
-    await drop.pull()
-    found = [each for each in drop.records() if isinstance(each, Fulfillment)]
-    assert [(each.order, each.lines[0].quantity) for each in found] == [
-        ("1001", 2),
-        ("1002", 2),
-    ]
+    content = edifact(despatch(lines[0]), despatch(*lines))
+    assert [order for order, *_ in await shipped(drop, content)] == ["1001"]
+    (reason,) = drop.reasons()
+    assert "for an order or a SKU that this message has too" in reason
 
 
 async def test_an_unusable_line_is_reported_beside_a_repeated_one(drop: Drop) -> None:
@@ -204,13 +199,72 @@ async def test_several_messages_of_one_stock_report_are_counted(
     assert drop.reasons() == []
 
 
-async def test_stock_that_comes_again_with_other_articles_counts_once(
+async def test_stock_that_comes_again_with_other_articles_is_reported(
     drop: Drop,
 ) -> None:
     both = [*report(), "LIN+2", "PIA+1+B:SA", "QTY+145:3"]
     found = await counted(drop, edifact(report(), both, both))
-    assert {sku: units for (sku, _), units in found.items()} == {"A": 5, "B": 3}
-    assert drop.reasons() == []
+    assert {sku: units for (sku, _), units in found.items()} == {"A": 5}
+    assert len(drop.reasons()) == 2
+
+
+def carton(sscc: str, carrier: Sequence[str] = ("RFF+CN:JJ1",)) -> Sequence[str]:
+    lines = ["CPS+1", f"GIN+BJ+{sscc}", "LIN+1++A:SA", "QTY+12:2"]
+    return ["DESADV:D:96A:UN", "BGM+351+80+9", "RFF+ON:45", *carrier, *lines]
+
+
+def x12_carton(sscc: str) -> Sequence[str]:
+    head = ["BSN*00*71*20261012*0715", "HL*1**S", "REF*CN*1Z9", "HL*2*1*O", "PRF*45"]
+    pack = ["HL*3*2*P", f"MAN*GM*{sscc}", "HL*4*3*I", "LIN**VN*A", "SN1**2*EA"]
+    return ["856", *head, *pack]
+
+
+def advice_of_carton(sscc: str) -> Sequence[str]:
+    head = ["W06*F*45*20261012*881", "N9*2I*1ZSHIP", "LX*1", f"MAN*GM*{sscc}"]
+    return ["945", *head, "W12*CC*2*2**EA**VN*A"]
+
+
+def placed_stock(*places: str) -> Sequence[str]:
+    head = ["BGM+35+1+9", "DTM+366:202610120700:203"]
+    return ["INVRPT:D:96A:UN", *head, *places, "LIN+1", "PIA+1+A:SA", "QTY+145:5"]
+
+
+def x12_stock(warehouse: str) -> Sequence[str]:
+    head = ["BIA*00*DD*1*20261012*0700", f"N1*WH**92*{warehouse}", "N1*SF*ACME*92*9"]
+    return ["846", *head, "LIN**SK*A", "QTY*33*5*EA"]
+
+
+ALIKE = {
+    "DESADV of each carton": edifact(*map(carton, ("37312340015", "37312340022"))),
+    "856 of each carton": x12(*map(x12_carton, ("00006141411", "00006141412"))),
+    "945 of each carton": x12(*map(advice_of_carton, ("0000611", "0000612"))),
+    "INVRPT of each bin": edifact(
+        *([*placed_stock(f"NAD+WH+{each}"), "LOC+18+BIN1"] for each in ("W1", "W2"))
+    ),
+    "INVRPT with an owner": edifact(
+        *(placed_stock("NAD+GY+OWNER", f"NAD+WH+{each}") for each in ("W1", "W2"))
+    ),
+    "INVRPT with a place of the report": edifact(
+        *(placed_stock(f"LOC+18+{each}") for each in ("W1", "W2"))
+    ),
+    "INVRPT with the name of a place": edifact(
+        *(placed_stock(f"NAD+WH+++{each}") for each in ("EAST", "WEST"))
+    ),
+    "INVRPT of each batch": edifact(
+        *([*placed_stock(), f"PIA+1+{each}:NB"] for each in ("LOT1", "LOT2"))
+    ),
+    "846 with an owner": x12(*map(x12_stock, ("01", "02"))),
+}
+
+
+@pytest.mark.parametrize("content", ALIKE.values(), ids=ALIKE)
+async def test_messages_with_equal_rows_but_other_segments_are_not_lost(
+    drop: Drop, content: bytes
+) -> None:
+    drop.put("a.edi", content)
+    await drop.pull()
+    assert len(drop.records()) + len(drop.reasons()) == 2
+    assert "so it is left out" not in await notes_of(drop)
 
 
 LATER = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul_connectors.file_drop.columns import (
     FulfillmentColumns,
@@ -15,7 +17,7 @@ from backhaul_connectors.file_drop.csv_reader import key_of
 from backhaul_connectors.file_drop.edi.desadv import DespatchAdvice
 from backhaul_connectors.file_drop.edi.envelope import Envelopes
 from backhaul_connectors.file_drop.edi.invrpt import InventoryReport
-from backhaul_connectors.file_drop.edi.repetitions import Documents, Rows
+from backhaul_connectors.file_drop.edi.repetitions import Content, Documents, digest_of
 from backhaul_connectors.file_drop.edi.rows import COLUMNS, KEYS, Notes, sender_of
 from backhaul_connectors.file_drop.edi.segments import segments_of
 from backhaul_connectors.file_drop.edi.x12_inventory import InventoryAdvice
@@ -171,50 +173,43 @@ class _Spread:
                 f" ({self._first.type}). Ask the sender for a file of its own",
             )
             return
-        begin, rows = self._lines.tell(), Rows()
-        found = reader(message, self._settings.edi, self._notes)
+        begin, content = self._lines.tell(), Content(message.segments)
+        digested = replace(message, segments=iter(content))
+        found, parts = reader(digested, self._settings.edi, self._notes), array("Q")
         for row in found.rows():
-            rows.add(row)
+            if row.part:
+                parts.append(digest_of(row.part))
             yield row
-        if rows:
-            self._compare(message, found.document, rows, begin)
+        self._compare(message, found.document, content.digest, parts, begin)
 
-    def _compare(self, message: Message, document: str, rows: Rows, begin: int) -> None:
-        """Remove the rows of a message from `begin` on that the file had before."""
-        repeated = self._documents.add(message, document, rows)
-        if repeated is None:
-            self._keep(begin, [])
+    def _compare(
+        self,
+        message: Message,
+        document: str,
+        content: int,
+        parts: array[int],
+        begin: int,
+    ) -> None:
+        """Remove the rows of a message from `begin` on if the file had them before."""
+        seen = self._documents.add(message, document, content, parts)
+        if seen == "new":
+            return
+        self._lines.seek(begin)
+        self._lines.truncate()
+        if seen == "repeated":
+            self._notes.add(
+                f"{message.name} repeats an earlier message of this file, so it is left"
+                " out"
+            )
+        else:
             self._leave(
                 message,
                 f"an earlier message of this file has the document {document!r} with"
-                " other content. Ask the sender which one is right. If it is this one,"
+                " other content, for an order or a SKU that this message has too. Ask"
+                " the sender which one is right. If it is this one, or both are,"
                 " correct the orders or the stock in the store",
-                rows.digest,
+                content,
             )
-        elif repeated:
-            kept = [each not in repeated for each in rows.names()]
-            self._keep(begin, kept)
-            left = kept.count(False)
-            some = "1 row of it is" if left == 1 else f"{left} rows of it are"
-            self._notes.add(
-                f"{message.name} repeats an earlier message of this file, so"
-                f" {some if any(kept) else 'it is'} left out"
-            )
-
-    def _keep(self, begin: int, kept: Sequence[bool]) -> None:
-        """Remove the rows from `begin` on, except those that are kept."""
-        at = end = begin
-        for is_kept in kept:
-            self._lines.seek(at)
-            # `_write` makes one line of a row.
-            line = self._lines.readline()
-            at += len(line)
-            if is_kept:
-                self._lines.seek(end)
-                self._lines.write(line)
-                end += len(line)
-        self._lines.seek(end)
-        self._lines.truncate()
 
     def _begin(self, message: Message, kind: str) -> None:
         """Set the kind of the file, if the settings have files of that kind here."""

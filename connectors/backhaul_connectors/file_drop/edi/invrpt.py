@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 STOCK = ("145", "17")
 """Codes of quantities (6063): actual stock, and quantity on hand."""
-WRITTEN = "137"
-COUNTED = ("366", "179", WRITTEN)
+COUNTED = ("366", "179", "137")
 """Codes of times (2005): of the inventory, of the booking, of the message."""
 PLACES = ("WH", "GY", "LSP")
 """Codes of parties (3035) that have the stock."""
@@ -51,11 +50,10 @@ class _Scope(Struct, kw_only=True):
         return self.location or self.party
 
     @property
-    def counted_at(self) -> tuple[str, str]:
-        """The time of the inventory, else another one, and its code; "" for none."""
-        found = (code for code in COUNTED if self.times.get(code))
-        code = next(found, "")
-        return self.times.get(code, ""), code
+    def counted_at(self) -> str:
+        """The time of the inventory, else another one; empty if there is none."""
+        times = (self.times.get(code, "") for code in COUNTED)
+        return next(filter(None, times), "")
 
     def take(self, segment: Segment) -> None:
         """Take a place or a time; the first place counts."""
@@ -141,14 +139,12 @@ class InventoryReport:
         wanted, problem = self._wanted(line, place)
         for quantity in wanted:
             scopes = (quantity, line, self._header)
-            times = (each.counted_at for each in scopes)
-            as_of, code = next((each for each in times if each[0]), ("", ""))
             location = next(filter(None, (each.place for each in scopes)), "")
             number, in_units = units_of(quantity.number, quantity.unit, self._edi)
             values = {
                 "sku": sku,
                 "quantity": number,
-                "as_of": as_of,
+                "as_of": next(filter(None, (each.counted_at for each in scopes)), ""),
                 "location": location,
             }
             said = problem or unknown or in_units
@@ -157,7 +153,6 @@ class InventoryReport:
                 values=values,
                 problem=said,
                 part=(sku, location) if sku else (),
-                is_dated_by_message=code == WRITTEN,
             )
 
     def _wanted(self, line: _Article, name: str) -> tuple[Sequence[_Quantity], str]:

@@ -4,125 +4,125 @@ A sender that repeats an interchange can append it to the same file. Its shipmen
 have twice as many units, and so would stock that is summed up.
 
 Several messages can have one number all the same: one for each order of a despatch, or
-one for each warehouse or article of a stock report. So the parts of a document are
-compared: the rows of an order, or those of a SKU in a place.
+one for each warehouse or article of a stock report. They have no part in common: no
+order, or no SKU in a place. If they have, only a message with the same segments is a
+repetition: rows can be equal although the messages are about different cartons.
 """
 
 from __future__ import annotations
 
 from array import array
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from backhaul_connectors.file_drop.edi.rows import sender_of
 from backhaul_connectors.file_drop.files import FileUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from typing import TypeAlias
 
     from backhaul_connectors.file_drop.edi.envelope import Message
-    from backhaul_connectors.file_drop.edi.rows import EdiRow
+    from backhaul_connectors.file_drop.edi.syntax import Segment
+
+    Seen: TypeAlias = Literal["new", "repeated", "changed"]
 
 MOST_DOCUMENTS = 200_000
-"""Most documents of a file that are compared; they take about 30 megabytes."""
+"""Most documents of a file that are compared; they take about 90 megabytes."""
 MOST_PARTS = 500_000
 """Most parts of documents with several messages; they take about 60 megabytes."""
-DIGEST_BYTES = 8
-NO_PART: Final = 0
 _PARTS = "orders or SKUs in documents that have several messages"
+DIGEST_BYTES = 8
+WRITTEN = "137"
+"""The code (2005) of the time of a message."""
+OF_THE_MESSAGE: Mapping[str, frozenset[int]] = {
+    "BGM": frozenset({3}),
+    "BSN": frozenset({1, 3, 4}),
+    "BIA": frozenset({1, 4, 5}),
+}
+"""Elements with the purpose or the time of a message: a repetition has others."""
 
 
-class Rows:
-    """The rows of a message as digests: of the part of each, and of its content."""
+class Content:
+    """The segments of a message, which are digested while they are read."""
 
-    def __init__(self, packed: bytes = b"") -> None:
-        self._digests = array("Q", packed)
+    def __init__(self, segments: Iterator[Segment]) -> None:
+        self._segments = segments
+        self._digest = blake2b(digest_size=DIGEST_BYTES)
 
-    def add(self, row: EdiRow) -> None:
-        part = _digest(repr(row.part)) if row.part else NO_PART
-        self._digests.extend((part, _digest(row.content)))
-
-    def __bool__(self) -> bool:
-        return bool(self._digests)
+    def __iter__(self) -> Iterator[Segment]:
+        for segment in self._segments:
+            if not (segment.tag == "DTM" and segment.value(1) == WRITTEN):
+                # As Python writes it, bytes that are not text are escaped.
+                self._digest.update(repr((segment.tag, _said(segment))).encode())
+            yield segment
 
     @property
     def digest(self) -> int:
-        """The digest of all rows in their order."""
-        return int.from_bytes(blake2b(self.packed, digest_size=DIGEST_BYTES).digest())
+        """The digest of the segments so far: of all of them after the last one."""
+        return int.from_bytes(self._digest.digest())
 
-    @property
-    def packed(self) -> bytes:
-        """The digests in as little memory as they need."""
-        return self._digests.tobytes()
 
-    def names(self) -> Iterator[int]:
-        """Yield the part of each row; a row of no part is one by its content."""
-        digests = iter(self._digests)
-        for part, content in zip(digests, digests, strict=True):
-            yield part or content
+class _Several(NamedTuple):
+    """The digests of several messages of a document, and of their parts."""
 
-    def parts(self) -> dict[int, int]:
-        """Return the content of each part."""
-        found = dict[int, int]()
-        digests = iter(self._digests)
-        for part, content in zip(digests, digests, strict=True):
-            if part == NO_PART:
-                found[content] = content
-            else:
-                found[part] = hash((found.get(part), content))
-        return found
-
-    def without_parts(self) -> set[int]:
-        """Return the contents of the rows that are of no part."""
-        digests = iter(self._digests)
-        pairs = zip(digests, digests, strict=True)
-        return {content for part, content in pairs if part == NO_PART}
+    contents: set[int]
+    parts: set[int]
 
 
 class Documents:
     """The documents of a file by their type, sender and number."""
 
     def __init__(self) -> None:
-        # The rows of a document's only message, or the parts of several messages.
-        self._known = dict[int, bytes | dict[int, int]]()
+        # Of a single message its digest and those of its parts, in little memory.
+        self._known: dict[int, array[int] | _Several] = {}
         self._parts = 0
 
-    def add(self, message: Message, document: str, rows: Rows) -> set[int] | None:
-        """Return the parts of a message that the file had before; None if changed.
+    def add(
+        self, message: Message, document: str, content: int, parts: array[int]
+    ) -> Seen:
+        """Return whether the file had a message, or some of its parts, before.
 
         A message without a number is a document of its own, unless its content is that
         of another one. Raises FileUnreadable if there is too much to compare.
         """
-        named = (message.type, sender_of(message), document or rows.digest)
-        key = _digest(repr(named))
+        key = digest_of((message.type, sender_of(message), document or content))
         known = self._known.get(key)
         if known is None:
-            self._known[key] = rows.packed
-            self._check(len(self._known), MOST_DOCUMENTS, "documents")
-            return set()
-        if isinstance(known, bytes):
-            known = self._known[key] = Rows(known).parts()
-            self._parts += len(known)
-        parts = rows.parts()
-        before = parts.keys() & known.keys()
-        if any(parts[each] != known[each] for each in before):
-            return None
-        self._parts += len(parts) - len(before)
-        self._check(self._parts, MOST_PARTS, _PARTS)
-        known |= parts
-        # A row of no part can be about what the rest of its message is about.
-        is_new = len(before) < len(parts)
-        return before - rows.without_parts() if is_new else before
-
-    def _check(self, count: int, most: int, what: str) -> None:
-        if count > most:
-            raise FileUnreadable(
-                f"the file has more than {most:,} {what}. Backhaul cannot check so many"
-                " for duplicates. Split the file into several files"
-            )
+            self._known[key] = array("Q", [content, *parts])
+            _check(len(self._known), MOST_DOCUMENTS, "documents")
+            return "new"
+        if isinstance(known, array):
+            known = self._known[key] = _Several({known[0]}, set(known[1:]))
+            self._parts += len(known.parts)
+        if content in known.contents:
+            return "repeated"
+        if not known.parts.isdisjoint(parts):
+            return "changed"
+        known.contents.add(content)
+        self._parts -= len(known.parts)
+        known.parts.update(parts)
+        self._parts += len(known.parts)
+        _check(self._parts, MOST_PARTS, _PARTS)
+        return "new"
 
 
-def _digest(text: str) -> int:
-    # Bytes that are not text are escaped, as `repr` writes them.
-    found = blake2b(text.encode(), digest_size=DIGEST_BYTES)
-    return int.from_bytes(found.digest())
+def digest_of(named: object) -> int:
+    """Return a digest of texts and numbers."""
+    # As Python writes them, bytes that are not text are escaped.
+    text = repr(named).encode()
+    return int.from_bytes(blake2b(text, digest_size=DIGEST_BYTES).digest())
+
+
+def _said(segment: Segment) -> list[tuple[str, ...]]:
+    left_out = OF_THE_MESSAGE.get(segment.tag, frozenset())
+    numbered = enumerate(segment.elements, 1)
+    return [each for number, each in numbered if number not in left_out]
+
+
+def _check(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise FileUnreadable(
+            f"the file has more than {most:,} {what}. Backhaul cannot check so many"
+            " for duplicates. Split the file into several files"
+        )

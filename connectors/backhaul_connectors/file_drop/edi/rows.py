@@ -35,23 +35,13 @@ class EdiRow(Struct, frozen=True, kw_only=True):
     """A row: its values by column, its place, and a problem if it has one.
 
     `part` names the part of the document that the row is about: an order, or a SKU in
-    a place; it is empty if nothing names it. `is_dated_by_message` is True if `as_of`
-    is the time of the message, because nothing says when the stock was counted.
+    a place; it is empty if nothing names it.
     """
 
     place: str
     values: Mapping[str, str]
     problem: str = ""
     part: tuple[str, ...] = ()
-    is_dated_by_message: bool = False
-
-    @property
-    def content(self) -> str:
-        """What the row says: neither its place nor the time of the message."""
-        own = {key: value for key, value in self.values.items() if value}
-        if self.is_dated_by_message:
-            own.pop("as_of", None)
-        return repr((own, self.problem))
 
     def cells(self, columns: Sequence[str]) -> list[str]:
         own = {**self.values, PLACE: self.place, PROBLEM: self.problem}

@@ -52,7 +52,6 @@ class InventoryAdvice:
         self._notes = notes
         self._document = Document("stock report")
         self._counted_at = self._location = ""
-        self._is_counted = False
         self._item: _Item | None = None
         self._items = 0
 
@@ -82,7 +81,7 @@ class InventoryAdvice:
             case "DTM" if segment.value(1) in COUNTED:
                 at = x12_time(*(segment.value(each) for each in (2, 3, 4)))
                 if self._item is None:
-                    self._counted_at, self._is_counted = at, True
+                    self._counted_at = at
                 else:
                     self._item.counted_at = at
             case "N1" if segment.value(1) in PLACES:
@@ -120,7 +119,6 @@ class InventoryAdvice:
             "as_of": item.counted_at or self._counted_at,
             "location": item.location or self._location,
         }
-        is_dated_by_message = not item.counted_at and not self._is_counted
         place = f"{self._message.name}, LIN {item.number}"
         said = problem or unknown or in_units
         yield EdiRow(
@@ -128,5 +126,4 @@ class InventoryAdvice:
             values=values,
             problem=said,
             part=(sku, values["location"]) if sku else (),
-            is_dated_by_message=is_dated_by_message,
         )
