@@ -267,6 +267,27 @@ async def test_messages_with_equal_rows_but_other_segments_are_not_lost(
     assert "so it is left out" not in await notes_of(drop)
 
 
+CARTONS = {"DESADV": carton, "856": x12_carton, "945": advice_of_carton}
+
+
+@pytest.mark.parametrize("message", CARTONS)
+async def test_cartons_in_files_of_their_own_are_different_parcels(
+    drop: Drop, message: str
+) -> None:
+    make = edifact if message == "DESADV" else x12
+    for sscc in ("00006141411", "00006141412"):
+        await shipped(drop, make(CARTONS[message](sscc)), f"{sscc}.edi")
+    assert len(drop.host.records) == 2
+
+
+async def test_a_carton_that_gets_a_number_of_its_carrier_is_the_same_parcel(
+    drop: Drop,
+) -> None:
+    for name, carrier in (("a", []), ("b", ["RFF+CN:JJ1"])):
+        await shipped(drop, edifact(carton("37312340015", carrier)), f"{name}.edi")
+    assert len(drop.host.records) == 1
+
+
 LATER = {
     "INVRPT": edifact(
         *(report(at=f"DTM+137:2026033106{minute}:203") for minute in ("00", "05"))

@@ -35,6 +35,7 @@ CODES = Codes(
     orders=("ON", "CO"),
     # The carrier's reference, waybills, the SSCC, then the bill of lading.
     tracking=("CN", "AAM", "AWB", "AAS", "BJ", "AW", "BM"),
+    sscc="BJ",
 )
 """Codes of references (1153), and of marks of packages."""
 DESPATCHED = "12"

@@ -90,6 +90,7 @@ class Codes(Struct, frozen=True, kw_only=True):
     articles: Sequence[str]
     orders: Sequence[str]
     tracking: Sequence[str]
+    sscc: str
 
 
 class Shipment(Document):
@@ -148,6 +149,9 @@ class ShipmentRows:
                 f" is the first one, {numbers[0]}"
             )
         tracking = ("".join(numbers[:1]), item.carrier)
+        # A file for each carton of a document: the SSCC is all that distinguishes them.
+        sscc = "".join(first_of([codes.sscc], item.scopes)[:1])
+        package = f"{item.package}/{sscc}" if sscc else item.package
         values = {
             "order": order,
             "tracking_company": tracking[1],
@@ -157,7 +161,7 @@ class ShipmentRows:
             "shipped_at": shipment.shipped_at,
             "sender": sender_of(self._message),
             "document": shipment.number,
-            "parcel": self._parcels.name(order, item.package, tracking),
+            "parcel": self._parcels.name(order, package, tracking),
         }
         missing = self._missing(order, orders)
         problem = item.problem or in_units or unknown or missing

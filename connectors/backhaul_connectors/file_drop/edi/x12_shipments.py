@@ -34,6 +34,7 @@ CODES = Codes(
     # The carrier's package number, tracking number and shipment number, the SSCC, then
     # the bill of lading.
     tracking=("CP", "2I", "CN", "GM", "AA", "BM"),
+    sscc="GM",
 )
 """Codes of references (128), and of marks (88)."""
 SHIPPED = ("011", "11")
