@@ -182,7 +182,24 @@ async def test_an_unusable_line_is_reported_beside_a_repeated_one(drop: Drop) ->
     assert len(drop.reasons()) == 2
 
 
+def placed_stock(*places: str) -> Sequence[str]:
+    head = ["BGM+35+1+9", "DTM+366:202610120700:203"]
+    return ["INVRPT:D:96A:UN", *head, *places, "LIN+1", "PIA+1+A:SA", "QTY+145:5"]
+
+
+def x12_stock(warehouse: str) -> Sequence[str]:
+    head = ["BIA*00*DD*1*20261012*0700", f"N1*WH**92*{warehouse}", "N1*SF*ACME*92*9"]
+    return ["846", *head, "LIN**SK*A", "QTY*33*5*EA"]
+
+
 SEVERAL_STOCKS = {
+    "INVRPT after its owner": edifact(
+        *(placed_stock("NAD+GY+OWNER", f"NAD+WH+{each}") for each in ("W1", "W2"))
+    ),
+    "INVRPT with the name of a warehouse": edifact(
+        *(placed_stock(f"NAD+WH+++{each}") for each in ("EAST", "WEST"))
+    ),
+    "846 before its owner": x12(*map(x12_stock, ("01", "02"))),
     "INVRPT of each warehouse": edifact(report(), report(place="W2")),
     "846 of each warehouse": x12(inventory(), inventory(place="W2")),
     "INVRPT of each article": edifact(report(), report(sku="B")),
@@ -224,16 +241,6 @@ def advice_of_carton(sscc: str) -> Sequence[str]:
     return ["945", *head, "W12*CC*2*2**EA**VN*A"]
 
 
-def placed_stock(*places: str) -> Sequence[str]:
-    head = ["BGM+35+1+9", "DTM+366:202610120700:203"]
-    return ["INVRPT:D:96A:UN", *head, *places, "LIN+1", "PIA+1+A:SA", "QTY+145:5"]
-
-
-def x12_stock(warehouse: str) -> Sequence[str]:
-    head = ["BIA*00*DD*1*20261012*0700", f"N1*WH**92*{warehouse}", "N1*SF*ACME*92*9"]
-    return ["846", *head, "LIN**SK*A", "QTY*33*5*EA"]
-
-
 ALIKE = {
     "DESADV of each carton": edifact(*map(carton, ("37312340015", "37312340022"))),
     "856 of each carton": x12(*map(x12_carton, ("00006141411", "00006141412"))),
@@ -241,19 +248,12 @@ ALIKE = {
     "INVRPT of each bin": edifact(
         *([*placed_stock(f"NAD+WH+{each}"), "LOC+18+BIN1"] for each in ("W1", "W2"))
     ),
-    "INVRPT with an owner": edifact(
-        *(placed_stock("NAD+GY+OWNER", f"NAD+WH+{each}") for each in ("W1", "W2"))
-    ),
     "INVRPT with a place of the report": edifact(
         *(placed_stock(f"LOC+18+{each}") for each in ("W1", "W2"))
-    ),
-    "INVRPT with the name of a place": edifact(
-        *(placed_stock(f"NAD+WH+++{each}") for each in ("EAST", "WEST"))
     ),
     "INVRPT of each batch": edifact(
         *([*placed_stock(), f"PIA+1+{each}:NB"] for each in ("LOT1", "LOT2"))
     ),
-    "846 with an owner": x12(*map(x12_stock, ("01", "02"))),
 }
 
 

@@ -11,7 +11,7 @@ from backhaul_connectors.file_drop.edi.articles import (
     add_more,
     in_edifact_line,
 )
-from backhaul_connectors.file_drop.edi.rows import EDIFACT_CANCELLED
+from backhaul_connectors.file_drop.edi.rows import is_cancelled
 from backhaul_connectors.file_drop.edi.shipment_rows import (
     Codes,
     Item,
@@ -39,6 +39,8 @@ CODES = Codes(
 )
 """Codes of references (1153), and of marks of packages."""
 DESPATCHED = "12"
+NOT_DESPATCHED = frozenset({"2", "7"})
+"""Actions of a line (1229): deleted, and not accepted."""
 CARRIAGE = ("20", "1", "")
 SUB_LINE = "1"
 
@@ -54,6 +56,7 @@ class _Package(Struct):
 class _Line(Struct):
     number: str
     is_sub_line: bool
+    action: str
     articles: dict[str, str]
     references: References = field(default_factory=References)
     quantities: list[tuple[str, str]] = field(default_factory=list)
@@ -74,6 +77,7 @@ class DespatchAdvice:
         self._package: _Package | None = None
         self._line: _Line | None = None
         self._lines = 0
+        self._has_whole_line = False
 
     def rows(self) -> Iterator[EdiRow]:
         for segment in self._message.segments:
@@ -95,7 +99,7 @@ class DespatchAdvice:
         match segment.tag:
             case "BGM":
                 self._shipment.number = segment.value(2)
-                self._shipment.is_cancelled = segment.value(3) in EDIFACT_CANCELLED
+                self._shipment.is_cancelled = is_cancelled(segment.value(3))
             case "CPS":
                 number, parent = segment.value(1), segment.value(2)
                 self._package = _Package(number, parent)
@@ -142,6 +146,7 @@ class DespatchAdvice:
         self._line = _Line(
             number=segment.value(1) or str(self._lines),
             is_sub_line=segment.value(4) == SUB_LINE,
+            action=segment.value(2),
             articles=in_edifact_line(segment),
         )
 
@@ -150,9 +155,10 @@ class DespatchAdvice:
         if line is None:
             return
         place = f"{self._message.name}, LIN {line.number}"
-        if line.is_sub_line:
+        if line.is_sub_line and self._has_whole_line:
             self._notes.add(f"{place} is a part of another line, so it is left out")
             return
+        self._has_whole_line = self._has_whole_line or not line.is_sub_line
         quantity, unit = next(iter(line.quantities), ("", ""))
         scopes = [line.references, *self._around(), self._header]
         item = Item(
@@ -190,7 +196,14 @@ class DespatchAdvice:
 
 
 def _problem_of(line: _Line) -> str:
-    """Return what is wrong with the quantities of a line."""
+    """Return why a line does not count as despatched, or ""."""
+    if line.is_sub_line:
+        return (
+            "the line is a part of another one, which the message does not have before"
+            " it. Ask the sender what was despatched"
+        )
+    if line.action.lstrip("0") in NOT_DESPATCHED:
+        return f"the line is deleted or refused: its action (1229) is {line.action}"
     if len(line.quantities) > 1:
         found = ", ".join(number for number, _ in line.quantities)
         return (

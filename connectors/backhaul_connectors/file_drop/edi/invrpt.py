@@ -13,9 +13,10 @@ from backhaul_connectors.file_drop.edi.articles import (
     in_edifact_line,
 )
 from backhaul_connectors.file_drop.edi.rows import (
-    EDIFACT_CANCELLED,
     Document,
     EdiRow,
+    first_place,
+    is_cancelled,
     units_of,
     whole_units,
 )
@@ -34,20 +35,20 @@ STOCK = ("145", "17")
 COUNTED = ("366", "179", "137")
 """Codes of times (2005): of the inventory, of the booking, of the message."""
 PLACES = ("WH", "GY", "LSP")
-"""Codes of parties (3035) that have the stock."""
+"""Codes of parties (3035) that have the stock, the most exact one first."""
 
 
 class _Scope(Struct, kw_only=True):
     """The place and the time that a line, or one of its quantities, has."""
 
     location: str = ""
-    party: str = ""
+    parties: dict[str, str] = field(default_factory=dict)
     times: dict[str, str] = field(default_factory=dict)
 
     @property
     def place(self) -> str:
         """The location (LOC), which says more than the party (NAD) that has it."""
-        return self.location or self.party
+        return self.location or first_place(self.parties, PLACES)
 
     @property
     def counted_at(self) -> str:
@@ -56,12 +57,14 @@ class _Scope(Struct, kw_only=True):
         return next(filter(None, times), "")
 
     def take(self, segment: Segment) -> None:
-        """Take a place or a time; the first place counts."""
+        """Take a place or a time; the first one of each kind of place counts."""
         match segment.tag:
             case "LOC":
                 self.location = self.location or segment.value(2)
             case "NAD" if segment.value(1) in PLACES:
-                self.party = self.party or segment.value(2)
+                # Some senders write only the name.
+                party = segment.value(2) or segment.value(4)
+                self.parties.setdefault(segment.value(1), party)
             case "DTM":
                 value, code = segment.value(1, 2), segment.value(1, 3)
                 self.times[segment.value(1)] = edifact_time(value, code)
@@ -126,7 +129,7 @@ class InventoryReport:
     def _take_header(self, segment: Segment) -> None:
         if segment.tag == "BGM":
             self._document.number = segment.value(2)
-            self._document.is_cancelled = segment.value(3) in EDIFACT_CANCELLED
+            self._document.is_cancelled = is_cancelled(segment.value(3))
         elif segment.tag != "LOC":
             self._header.take(segment)
 

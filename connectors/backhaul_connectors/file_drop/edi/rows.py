@@ -24,9 +24,8 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "stock level": (PLACE, "sku", "quantity", "as_of", "location", PROBLEM),
 }
 """The columns of the rows by the kind of file."""
-EDIFACT_CANCELLED = frozenset({"1", "3"})
-X12_CANCELLED = frozenset({"01", "03"})
-"""Codes of messages that cancel or delete an earlier one (1225 and 353)."""
+CANCELLED = frozenset({"1", "3"})
+"""Codes of messages that cancel or delete an earlier one (1225, and 353 of X12)."""
 KEYS = ("sender", "document", "parcel")
 """The columns that identify a parcel; `sender_of` is the first one."""
 
@@ -102,6 +101,19 @@ def sender_of(message: Message) -> str:
     Its qualifier does not: some senders write it only in a part of their interchanges.
     """
     return message.interchange.sender
+
+
+def is_cancelled(code: str) -> bool:
+    """Return True for a purpose by which a message is no original; `01` is `1`."""
+    return code.lstrip("0") in CANCELLED
+
+
+def first_place(parties: Mapping[str, str], codes: Sequence[str]) -> str:
+    """Return the party with the first of the codes, whatever their order in the file.
+
+    A message can name the owner of the stock beside the warehouse.
+    """
+    return next(filter(None, (parties.get(code, "") for code in codes)), "")
 
 
 class Notes:

@@ -12,9 +12,10 @@ from backhaul_connectors.file_drop.edi.articles import (
     in_x12_line,
 )
 from backhaul_connectors.file_drop.edi.rows import (
-    X12_CANCELLED,
     Document,
     EdiRow,
+    first_place,
+    is_cancelled,
     units_of,
 )
 from backhaul_connectors.file_drop.edi.times import x12_time
@@ -32,14 +33,14 @@ STOCK = ("33", "17", "QA")
 COUNTED = ("007", "152", "405")
 """Codes of times (374): effective, effective date of change, production."""
 PLACES = ("WH", "SF")
-"""Codes of parties (98) that have the stock."""
+"""Codes of parties (98) that have the stock, the most exact one first."""
 
 
 class _Item(Struct):
     number: str
     articles: dict[str, str]
     quantities: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    location: str = ""
+    parties: dict[str, str] = field(default_factory=dict)
     counted_at: str = ""
 
 
@@ -51,7 +52,8 @@ class InventoryAdvice:
         self._edi = edi
         self._notes = notes
         self._document = Document("stock report")
-        self._counted_at = self._location = ""
+        self._counted_at = ""
+        self._parties = dict[str, str]()
         self._item: _Item | None = None
         self._items = 0
 
@@ -62,7 +64,9 @@ class InventoryAdvice:
             self._take(segment)
         yield from self._end_item()
         name = self._message.name
-        yield from self._document.rest(name, self._location, self._items)
+        yield from self._document.rest(
+            name, first_place(self._parties, PLACES), self._items
+        )
 
     @property
     def document(self) -> str:
@@ -72,7 +76,7 @@ class InventoryAdvice:
         match segment.tag:
             case "BIA":
                 self._document.number = segment.value(3)
-                self._document.is_cancelled = segment.value(1) in X12_CANCELLED
+                self._document.is_cancelled = is_cancelled(segment.value(1))
                 self._counted_at = x12_time(segment.value(4), segment.value(5))
             case "LIN":
                 self._items += 1
@@ -86,13 +90,11 @@ class InventoryAdvice:
                     self._item.counted_at = at
             case "N1" if segment.value(1) in PLACES:
                 place = segment.value(4) or segment.value(2)
-                if self._item is None:
-                    self._location = place
-                else:
-                    self._item.location = place
+                found = self._parties if self._item is None else self._item.parties
+                found.setdefault(segment.value(1), place)
             case "QTY" if self._item is not None:
-                found = self._item.quantities.setdefault(segment.value(1), [])
-                found.append((segment.value(2), segment.value(3)))
+                same = self._item.quantities.setdefault(segment.value(1), [])
+                same.append((segment.value(2), segment.value(3)))
 
     def _end_item(self) -> Iterator[EdiRow]:
         item, self._item = self._item, None
@@ -117,7 +119,8 @@ class InventoryAdvice:
             "sku": sku,
             "quantity": number,
             "as_of": item.counted_at or self._counted_at,
-            "location": item.location or self._location,
+            "location": first_place(item.parties, PLACES)
+            or first_place(self._parties, PLACES),
         }
         place = f"{self._message.name}, LIN {item.number}"
         said = problem or unknown or in_units

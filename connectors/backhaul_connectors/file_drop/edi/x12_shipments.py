@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from backhaul_connectors.file_drop.edi.articles import X12_ARTICLES, in_x12_line
-from backhaul_connectors.file_drop.edi.rows import X12_CANCELLED
+from backhaul_connectors.file_drop.edi.rows import is_cancelled
 from backhaul_connectors.file_drop.edi.shipment_rows import (
     Codes,
     Item,
@@ -200,7 +200,7 @@ class ShipNotice(Shipments):
         match segment.tag:
             case "BSN":
                 self._shipment.number = segment.value(2)
-                self._shipment.is_cancelled = segment.value(1) in X12_CANCELLED
+                self._shipment.is_cancelled = is_cancelled(segment.value(1))
             case "HL":
                 yield from self._begin_level(segment)
             case "PRF":
