@@ -299,7 +299,7 @@ async def test_parked_commands_come_first_on_every_page(office: Office) -> None:
 
 
 async def quarantine(office: Office, row: str) -> None:
-    record = NewRecord(row, None, "raw", row, "f")
+    record = NewRecord(row, None, "raw", "no reason", row)
     await office.store.records.accept(
         "courier", "main", [record], None, lambda *_: Unmatched("", final=True)
     )

@@ -81,6 +81,7 @@ async def test_a_single_field_is_edited_in_all_selected_rows(office: Office) -> 
     browser = await office.browser("otto")
     page = await shown(browser, "edit", where=UNKNOWN, field="sku", value="LAMP-20")
     assert 'value="LAMP-20"' in page
+    assert page.count("<td>LAMP-2 → LAMP-20</td>") == 2
     more = {"field": "sku", "value": "LAMP-20"}
     assert (await confirm(browser, page, **more)).status == 303
     found = [json.loads(each) for each in values_of(office.path, "records", "payload")]
@@ -113,8 +114,11 @@ async def test_a_value_that_is_not_valid_is_refused_in_the_preview(
     browser = await office.browser("otto")
     page = await shown(browser, "edit", where=UNKNOWN, field="delta", value="one")
     assert "Row 2 would be refused: the edited row is not a valid adjust" in page
+    assert page.count("<td>refused</td>") == 2
     page = await shown(browser, "edit", where=UNKNOWN, field="delta", value="2")
     assert "would be refused" not in page
+    page = await shown(browser, "edit", where=UNKNOWN, field="sku", value="LAMP-2")
+    assert page.count("<td>unchanged</td>") == 2
 
 
 async def test_the_fields_of_the_first_record_are_offered(office: Office) -> None:

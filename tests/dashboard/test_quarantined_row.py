@@ -139,6 +139,7 @@ async def test_rows_with_the_same_wrong_value_are_edited_at_once(
     )
     page = await browser.read(answer.headers["Location"])
     assert "3 rows: tried again as records, with the values that were read" in page
+    assert page.count("<td>BOGUS → DAMAGED</td>") == 3
     form = fields(page) | {"field": "reason", "value": "DAMAGED"}
     assert (await browser.post("/quarantine/change", **form)).status == 303
     assert sorted(values_of(office.path, "quarantine", "state")) == [
@@ -148,6 +149,20 @@ async def test_rows_with_the_same_wrong_value_are_edited_at_once(
     found = values_of(office.path, "records", "payload")
     records = [msgspec.json.decode(each).get("record") for each in found]
     assert [each and each["reason"] for each in records] == ["DAMAGED"] * 3 + [None]
+
+
+async def test_a_retried_row_leads_to_its_command(office: Office) -> None:
+    await sell(office, "TEA")
+    await fail(office, "tea", "TEA", ReasonClass.UNKNOWN_SKU)
+    browser = await office.browser("otto")
+    assert "Its record" not in await browser.read("/quarantine/1")
+    assert (await browser.post("/quarantine/1/retry")).status == 303
+    waiting = await browser.read("/quarantine/1")
+    assert "Its record is" in waiting
+    assert ">waiting<" in waiting
+    overwrite(office.path, "records", {"command_id": "ab" * 16})
+    page = await browser.read("/quarantine/1")
+    assert f'Its record became command <a href="/commands/{"ab" * 16}">' in page
 
 
 async def test_near_matches_fill_the_field(office: Office) -> None:

@@ -143,7 +143,13 @@ def list_quarantine(
     if groups:
         with reader_of(known_settings) as known:
             found = known.quarantine_counts(wanted, limit).groups
-        columns: tuple[str, ...] = ("rows", "reason_class", "subject", "last_at")
+        columns: tuple[str, ...] = (
+            "rows",
+            "reason_class",
+            "subject",
+            "reason",
+            "last_at",
+        )
         output.print_list(found, columns, none, as_json)
         return
 

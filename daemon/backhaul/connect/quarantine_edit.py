@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from backhaul.connect.new_mappings import near_in_words
-from backhaul.connect.quarantine_fields import FIELDS, LINE, NEW_KINDS, read_values
+from backhaul.connect.quarantine_fields import (
+    FIELDS,
+    LINE,
+    NEW_KINDS,
+    fields_of,
+    read_values,
+)
 from backhaul.connect.record_matching import RECORD_TYPES
 from backhaul.errors import BackhaulError
 from backhaul.store.records import QuarantinedRow
@@ -64,8 +72,18 @@ def edited_record(
     return _encoded(known, record, type_)
 
 
-def refusal(row: QuarantineDetail, kind: str | None, fields: Mapping[str, str]) -> str:
-    """Return why the edited fields would be refused; empty if they would not."""
+class PreviewedEdit(Struct, frozen=True):
+    """What an edit of one field does in a row: `3 → 4`, or why it is refused."""
+
+    change: str = ""
+    problem: str = ""
+
+
+def preview_edit(row: QuarantineDetail, field: str, value: str) -> PreviewedEdit:
+    """Return what an edit of one field would do in a row.
+
+    A field of a line is named without its line, as in `edited_record`.
+    """
     found = QuarantinedRow(
         row.id,
         row.source,
@@ -80,10 +98,17 @@ def refusal(row: QuarantineDetail, kind: str | None, fields: Mapping[str, str]) 
         row.subject,
     )
     try:
-        edited_record(found, kind, fields)
+        payload = edited_record(found, None, {field: value}).decode()
     except BackhaulError as error:
-        return str(error)
-    return ""
+        return PreviewedEdit(problem=str(error))
+    before = {each.name: each.value for each in fields_of(row).fields}
+    changes = [
+        f"{before.get(each.name) or 'none'} → {each.value or 'none'}"
+        for each in fields_of(replace(row, payload=payload)).fields
+        if each.name.rpartition(".")[2] == field
+        and each.value != before.get(each.name, "")
+    ]
+    return PreviewedEdit(", ".join(changes))
 
 
 def _usable(kind: str, values: Mapping[str, str]) -> dict[str, str]:

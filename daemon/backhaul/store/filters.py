@@ -90,10 +90,15 @@ class SelectedRows(Struct, frozen=True):
 
 
 class QuarantineGroup(Struct, frozen=True):
-    """Rows of the quarantine with one reason: 38 rows of `unknown_sku`, `LAMP-2`."""
+    """Rows of the quarantine with one reason: 38 rows of `unknown_sku`, `LAMP-2`.
+
+    `reason` is the text of rows with a wrong value, which tells their causes apart; it
+    is empty for other classes.
+    """
 
     reason_class: str
     subject: str
+    reason: str
     rows: int
     last_at: str
 
@@ -291,6 +296,12 @@ def with_term(text: str, name: str, value: str | None) -> str:
     return " ".join([*kept, *more])
 
 
+def with_words(text: str, words: str) -> str:
+    """Return the text of a filter whose rows also contain these words, as one text."""
+    quoted = _quoted(words)
+    return text if quoted in _terms(text) else f"{text} {quoted}".lstrip()
+
+
 def value_of(text: str, name: str) -> str | None:
     """Return the value of a field in the text of a filter, as it was written."""
     for found in _TERM.finditer(text):
@@ -301,11 +312,15 @@ def value_of(text: str, name: str) -> str | None:
 
 def terms_of(text: str) -> list[tuple[str, str]]:
     """Return each term or word of a filter, and the text of the filter without it."""
-    parts = [found[0] for found in _TERM.finditer(text) if found[0]]
+    parts = _terms(text)
     return [
         (part, " ".join(parts[:place] + parts[place + 1 :]))
         for place, part in enumerate(parts)
     ]
+
+
+def _terms(text: str) -> list[str]:
+    return [found[0] for found in _TERM.finditer(text) if found[0]]
 
 
 def _keys(value: str, at: str) -> tuple[str, ...]:

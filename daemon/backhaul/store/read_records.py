@@ -82,7 +82,8 @@ class ListedQuarantine(Struct, frozen=True):
 class QuarantineDetail(Struct, frozen=True):
     """One row of the quarantine; `payload` and `store` are its record's, if any.
 
-    `raw` is the body of an event, or the text of a record's row.
+    `raw` is the body of an event, or the text of a record's row. `command_id` and
+    `record_state` say what became of the record since.
     """
 
     id: int
@@ -99,6 +100,8 @@ class QuarantineDetail(Struct, frozen=True):
     store: str | None
     reason_class: str
     subject: str
+    command_id: str | None = None
+    record_state: str | None = None
 
 
 class NearMatch(Struct, frozen=True):

@@ -20,7 +20,7 @@ from backhaul.admin.filtering import (
     open_box,
     show_rows,
 )
-from backhaul.connect.quarantine_edit import refusal
+from backhaul.connect.quarantine_edit import preview_edit
 from backhaul.connect.quarantine_fields import fields_of_many
 from backhaul.connect.quarantine_retry import preview
 from backhaul.errors import BackhaulError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from backhaul.admin.context import PageContext, PageRequest
+    from backhaul.connect.quarantine_edit import PreviewedEdit
     from backhaul.store.read_models import Reader
 
 
@@ -166,15 +167,12 @@ def _fields(reader: Reader, rows: Sequence[ListedQuarantine]) -> dict[str, str]:
     return {} if detail is None else fields_of_many(detail)
 
 
-def _refusal(
+def _edits(
     reader: Reader, rows: Sequence[ListedQuarantine], field: str, value: str
-) -> str:
-    """Return why an edit of the first shown row would be refused; empty if none is."""
-    for row in rows:
-        detail = reader.quarantined(row.id) if row.source == "record" else None
-        if detail and (why := refusal(detail, None, {field: value})):
-            return f"Row {row.id} would be refused: {why}."
-    return ""
+) -> dict[int, PreviewedEdit]:
+    """Return what an edit of one field does in the rows that are shown, by row."""
+    details = [reader.quarantined(row.id) for row in rows if row.source == "record"]
+    return {each.id: preview_edit(each, field, value) for each in details if each}
 
 
 async def show_export(context: PageContext, page_request: PageRequest) -> web.Response:
@@ -199,10 +197,10 @@ async def show_preview(context: PageContext, page_request: PageRequest) -> web.R
         )
     )
     field, value = page_request.query("field"), page_request.query("value") or ""
-    problem = ""
+    edits: dict[int, PreviewedEdit] = {}
     if verb is RowVerb.EDIT and field:
-        problem = await context.services.store.read(
-            lambda reader: _refusal(reader, rows, field, value)
+        edits = await context.services.store.read(
+            lambda reader: _edits(reader, rows, field, value)
         )
     fields = await context.services.store.read(lambda reader: _fields(reader, rows))
     return context.page(
@@ -216,7 +214,8 @@ async def show_preview(context: PageContext, page_request: PageRequest) -> web.R
         field=field or "",
         value=value,
         fields=fields,
-        problem=problem,
+        edits=edits,
+        refused=next((id_ for id_, each in edits.items() if each.problem), None),
     )
 
 

@@ -51,10 +51,11 @@ async def failed(
     *,
     why: ReasonClass = ReasonClass.VALUE,
     subject: str = "",
+    reason: str = "not now",
 ) -> int:
     """Quarantine a record of `courier` for a reason of a class; return its row."""
     payload = json.dumps({"kind": kind, "record": members}).encode()
-    found = Unmatched("not now", final=True, reason_class=why, subject=subject)
+    found = Unmatched(reason, final=True, reason_class=why, subject=subject)
     return await bad_record(store, payload, key, by=lambda *_: found)
 
 
@@ -151,26 +152,32 @@ class QuarantineSelectionConformance(StoreConformance):
         clock.advance(60)
         await failed(store, "mug", {"sku": "MUG"}, **unknown | {"subject": "MUG"})
         await failed(store, "value", {"sku": "MUG"})
+        for name in ("eaten", "lost", "eaten too"):
+            await failed(store, name, {"sku": "PEN"}, reason=f"no reason {name[:5]}")
         counts = await counted(store)
-        assert counts.reasons == {"unknown_sku": 4, "value": 1}
+        assert counts.reasons == {"unknown_sku": 4, "value": 4}
         groups = [
-            (each.reason_class, each.subject, each.rows) for each in counts.groups
+            (each.reason_class, each.subject, each.reason, each.rows)
+            for each in counts.groups
         ]
         assert groups == [
-            ("unknown_sku", "LAMP-2", 3),
-            ("unknown_sku", "MUG", 1),
-            ("value", "", 1),
+            ("unknown_sku", "LAMP-2", "", 3),
+            ("value", "", "no reason eaten", 2),
+            ("unknown_sku", "MUG", "", 1),
+            ("value", "", "no reason lost", 1),
+            ("value", "", "not now", 1),
         ]
         assert [each.last_at for each in counts.groups] == [
-            *(at(clock, -60), at(clock), at(clock)),
+            *(at(clock, -60), *[at(clock)] * 4),
         ]
+        assert len(await selected(store, words=("no reason eaten",))) == 2
         assert (await counted(store, sku="MUG")).reasons == {
             "unknown_sku": 1,
             "value": 1,
         }
         assert len(await selected(store, reason="unknown_sku")) == 4
         assert len(await selected(store, subject="LAMP-2")) == 3
-        assert len(await selected(store, subject="")) == 1
+        assert len(await selected(store, subject="")) == 4
 
     async def test_a_row_is_listed_with_its_class(self, store: Store) -> None:
         await failed(store, "a", {"sku": "A"}, why=ReasonClass.UNKNOWN_SKU, subject="A")

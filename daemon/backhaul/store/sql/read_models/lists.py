@@ -124,10 +124,11 @@ _QUARANTINE_STATES = """
     SELECT state, count(*) FROM quarantine GROUP BY state ORDER BY state
 """
 _QUARANTINE_GROUPS = f"""
-    SELECT q.reason_class, q.subject, count(*) AS found, max(q.at) AS last_at
-    {_SELECTED_ROWS} WHERE {{where}}
-    GROUP BY q.reason_class, q.subject
-    ORDER BY found DESC, q.reason_class, q.subject
+    SELECT q.reason_class, q.subject,
+           CASE q.reason_class WHEN 'value' THEN q.reason ELSE '' END AS cause,
+           count(*) AS found, max(q.at) AS last_at
+    {_SELECTED_ROWS} WHERE {{where}} GROUP BY 1, 2, 3
+    ORDER BY found DESC, 1, 2, 3
 """
 _QUARANTINE_IDS = f"SELECT q.id {_SELECTED_ROWS} WHERE {{where}} ORDER BY q.id"
 _QUARANTINE_SELECTED = f"""
@@ -145,7 +146,8 @@ _QUARANTINE_SELECTED = f"""
 """
 _QUARANTINED = """
     SELECT q.id, q.source, q.name, q.key, q.raw, q.reason, q.locator, q.state, q.at,
-           q.reported, r.payload, r.store, q.reason_class, q.subject
+           q.reported, r.payload, r.store, q.reason_class, q.subject, r.command_id,
+           r.state
     FROM quarantine q LEFT JOIN records r
       ON q.source = 'record' AND r.instance = q.name AND r.key = q.key
     WHERE q.id = :id
