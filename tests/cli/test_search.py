@@ -50,10 +50,20 @@ def test_a_daemon_that_cannot_be_reached_keeps_its_database(office: Office) -> N
     assert "uses this folder; stop that process" in said.err
 
 
-def test_an_empty_search_is_reported(office: Office) -> None:
-    said = in_process("search", " ", config=office.config)
-    assert (said.code, said.out) == (1, "")
-    assert "at least one word to search for" in said.err
+def test_without_words_the_last_changes_are_listed(office: Office) -> None:
+    product = payloads.envelope("products/create", payloads.product())
+    asyncio.run(fill(office, product))
+
+    def titles(*arguments: str) -> list[tuple[str, str]]:
+        found = in_process("search", *arguments, "--json", config=office.config).json()
+        return [(each["kind"], each["title"]) for each in found]
+
+    order, shirt = ("order", "#1001"), ("product", payloads.product()["title"])
+    assert titles(" ") == [shirt, order]
+    assert titles("--kind", "order") == [order]
+    assert titles("--limit", "1") == [shirt]
+    none = in_process("search", "--kind", "customer", config=office.config)
+    assert none.out == "the mirror has no customer\n"
 
 
 def unindexed(office: Office) -> int:

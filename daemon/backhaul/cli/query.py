@@ -33,7 +33,8 @@ from backhaul.store.export_and_query import FILE, LONGEST_SECONDS, TABLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from backhaul.store.read_records import FoundObject, TimelineEntry
+    from backhaul.store.read_models import Reader
+    from backhaul.store.read_records import ChangedObject, FoundObject, TimelineEntry
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -324,7 +325,10 @@ def search(
     limit: LimitOption = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Find orders, products and customers that contain all the words."""
+    """Find orders, products and customers that contain all the words.
+
+    Without words, list what changed last in the mirror.
+    """
     if rebuild:
         done = change(config, "search/rebuild", {})
         if as_json:
@@ -334,10 +338,12 @@ def search(
         return
     text = " ".join(words or ())
     if not text.strip():
-        raise BackhaulError(
-            "the command needs at least one word to search for, such as: backhaul"
-            " search asha"
-        )
+        with reader(config) as known:
+            latest = _latest_changes(known, kind, limit)
+        columns = ("kind", "title", "store", "id")
+        none = f"the mirror has no {kind}" if kind else "the mirror is empty"
+        output.print_list(latest, columns, none, as_json)
+        return
     with reader(config) as known:
         rows = known.search(text, kind, limit)
         behind = known.unindexed()
@@ -348,7 +354,25 @@ def search(
         output.note(f"{behind} changes are not indexed yet")
 
 
+def _latest_changes(
+    known: Reader, kind: SearchKind | None, limit: int
+) -> list[ChangedObject]:
+    """Return the objects that changed last, each once."""
+    found: dict[tuple[str, str, str], ChangedObject] = {}
+    before: int | None = None
+    while len(found) < limit:
+        rows = known.latest_changes(kind, limit, before)
+        for row in rows:
+            found.setdefault((row.kind, row.store, row.id), row)
+        full = len(rows) == limit
+        before = rows[-1].change if full else known.not_searched(before)
+        if before is None:
+            break
+    return list(found.values())[:limit]
+
+
 _HIDDEN = {"name", "product_id"}
+_AWAITING = "awaiting_confirmation"
 
 
 class WhyKind(StrEnum):
@@ -410,7 +434,9 @@ def _timeline(entries: list[TimelineEntry]) -> list[dict[str, Any]]:
 def _print_history(
     kind: WhyKind, found: FoundObject, rows: list[dict[str, Any]]
 ) -> None:
-    known = _shown(found).items()
-    facts = [(k, v) for k, v in known if v is not None and k not in _HIDDEN]
+    known = _shown(found)
+    if known.get(_AWAITING) is not None:
+        known[_AWAITING] = "yes" if known[_AWAITING] else "no"
+    facts = [(k, v) for k, v in known.items() if v is not None and k not in _HIDDEN]
     output.record([(kind.value, found.name), *facts, ("times", "UTC")])
     output.timeline(rows)

@@ -30,11 +30,16 @@ _SEARCHED = frozenset(
         *("title", "variantTitle", "sku", "barcode", "handle", "vendor"),
     }
 )
-_TOLD = {
-    "orders": ("status", "financialStatus", "fulfillmentStatus"),
-    "products": ("status",),
-    "inventory": ("reason", "stock"),
+_SUMMARIZED = {
+    "orders": {
+        "status": "status",
+        "financialStatus": "payment",
+        "fulfillmentStatus": "fulfillment",
+    },
+    "products": {"status": "status"},
+    "inventory": {"reason": "reason", "stock": "stock"},
 }
+"""The members of a body that its summary has, by the first part of the topic."""
 
 
 def describe(kind: str, document: str) -> SearchText:
@@ -61,8 +66,11 @@ def _summary(topic: str, body: bytes) -> str:
     inner = document.get("data")
     data = inner if isinstance(inner, dict) else document
     family = topic.partition("/")[0]
-    values = [data.get(name) for name in _TOLD.get(family, ())]
-    return ", ".join(str(value) for value in values if isinstance(value, str | int))
+    return ", ".join(
+        f"{label} {value}"
+        for name, label in _SUMMARIZED.get(family, {}).items()
+        if isinstance(value := data.get(name), str | int)
+    )
 
 
 def _words(node: Any, *, is_searched: bool) -> Iterator[str]:

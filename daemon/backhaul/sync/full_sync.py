@@ -212,8 +212,13 @@ class FullSync(Struct):
 def log_result(ended: Pass) -> None:
     """Log what a pass found: as a warning if the mirror differed."""
     found = {drift.value: getattr(ended, drift.value) for drift in Drift}
-    words = ", ".join(f"{n} {name}" for name, n in Counter(found).items() if n)
-    drifted = ended.job not in {BACKFILL, SINCE} and bool(words)
+    first = ended.job in {BACKFILL, SINCE}
+    words = ", ".join(
+        f"{n} {_FIRST_READ.get(name, name) if first else name}"
+        for name, n in Counter(found).items()
+        if n
+    )
+    drifted = not first and bool(words)
     level = "WARNING" if drifted or ended.unrepaired else "INFO"
     logger.bind(action=f"reconcile.{_WORDS[ended.job]}", store=ended.store).log(
         level,
@@ -226,6 +231,8 @@ def log_result(ended: Pass) -> None:
     )
 
 
+_FIRST_READ = {Drift.MISSED.value: "added", Drift.STALE.value: "updated"}
+"""What the first read of a list does. Later, a row that the mirror lacks was missed."""
 _WORDS = {
     BACKFILL: "backfilled",
     SINCE: "backfilled",
