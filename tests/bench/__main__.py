@@ -23,6 +23,7 @@ from bench.ingest_peers import ingest_peers
 from bench.overview import overview, pages
 from bench.postgres import append_postgres, fold_large_postgres, fold_postgres
 from bench.push import push
+from bench.push_far import push_far
 from bench.recovery import recovery
 from bench.results import CountsDisagreeError, Rounds, Scale
 from bench.scan import scan
@@ -55,6 +56,7 @@ ROWS: dict[str, Row] = {
     "reference-adjustment": reference.adjustment,
     "backfill": backfill,
     "push": push,
+    "push-far": push_far,
     "append-postgres": append_postgres,
     "fold-postgres": fold_postgres,
     "fold-large-postgres": fold_large_postgres,

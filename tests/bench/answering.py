@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 import uvloop
 from aiohttp import web
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
 LARGEST_BODY_BYTES = 1_048_576
 
 
-async def serve(app: web.Application) -> None:
+async def serve(app: web.Application, tls: SSLContext | None = None) -> None:
     """Serve on a free port, which is printed, until SIGTERM."""
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
     typer.echo(runner.addresses[0][1])
     await stopping.wait()
     await runner.cleanup()

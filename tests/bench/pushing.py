@@ -83,6 +83,16 @@ class Pushed(msgspec.Struct):
     applied_beside_blocked: int
 
 
+class PushedFar(msgspec.Struct):
+    """What one round found with a platform that is far away."""
+
+    bare: Took
+    new: Took
+    kept: Took
+    applied: int
+    applied_kept: int
+
+
 def command(number: int, product: str = "") -> NewCommand:
     """Return an adjustment of a product, without one of a product of its own."""
     product = product or f"prod_{number}"
@@ -117,11 +127,18 @@ async def block(store: SqliteStore, numbers: range) -> None:
 
 
 async def dispatch(
-    url: str, path: Path, planned: int, wanted: int, blocked: int = 0
+    url: str,
+    path: Path,
+    planned: int,
+    wanted: int,
+    blocked: int = 0,
+    *,
+    kept: bool = False,
 ) -> tuple[Took, int]:
     """Return how long the first `wanted` commands took, and how many were applied.
 
-    So many as `blocked` wait in one lane beside them, for all that time.
+    So many as `blocked` wait in one lane beside them, for all that time. `kept` is True
+    if the platform honours Idempotency-Key, so that connections are kept.
     """
     store = open_store(path, CLOCK)
     store.start()
@@ -132,6 +149,7 @@ async def dispatch(
     context.signals.state_reached.connect(lambda _, state: reached.update([state]))
     limits, signals = Limits(5.0, 30.0, 5_000_000), context.signals
     transport = Transport(url, KEY, limits, CLOCK, None, signals)
+    transport.keep_connections(keep=kept)
     client = PlatformClient(transport)
     dispatcher = Dispatcher(
         context,
@@ -207,17 +225,32 @@ async def measure(url: str, directory: str, commands: int, backlog: int) -> Push
     )
 
 
+async def measure_far(url: str, directory: str, commands: int) -> PushedFar:
+    bare = await post(url, commands, httpx.Limits())
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        new, of_new = await dispatch(url, Path(folder, "n.db"), commands, commands)
+        kept, of_kept = await dispatch(
+            url, Path(folder, "k.db"), commands, commands, kept=True
+        )
+    return PushedFar(bare, new, kept, of_new, of_kept)
+
+
 def main(
     url: str,
     directory: str,
     commands: int,
     backlog: int,
+    far: Annotated[bool, typer.Option("--far")] = False,
     core: Annotated[int | None, typer.Option()] = None,
 ) -> None:
     """Post, then dispatch; print JSON."""
     machine.pin(core)
     logger.remove()
-    found = uvloop.run(measure(url, directory, commands, backlog))
+    found: Pushed | PushedFar
+    if far:
+        found = uvloop.run(measure_far(url, directory, commands))
+    else:
+        found = uvloop.run(measure(url, directory, commands, backlog))
     typer.echo(msgspec.json.encode(found).decode())
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from itertools import count
+from typing import Annotated
 
 import msgspec
 import typer
@@ -33,5 +35,17 @@ def _app() -> web.Application:
     return app
 
 
+def main(
+    certificate: Annotated[str | None, typer.Argument()] = None,
+    key: Annotated[str | None, typer.Argument()] = None,
+) -> None:
+    """Serve until SIGTERM, over TLS with a certificate."""
+    context = None
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+    uvloop.run(serve(_app(), context))
+
+
 if __name__ == "__main__":
-    typer.run(lambda: uvloop.run(serve(_app())))
+    typer.run(main)

@@ -19,7 +19,7 @@ from backhaul.core.webhook import open_envelope
 from backhaul.errors import BackhaulError, ConfigurationError, Unusable
 from backhaul.maintenance import search_indexer
 from backhaul.platform import decoding, responses
-from backhaul.platform.transport import Response
+from backhaul.platform.responses import Response
 from backhaul.settings import load_settings
 from backhaul.store.read_records import TimelineEntry
 from backhaul.store.records import QuarantinedRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backhaul.platform import responses
-from backhaul.platform.transport import Response
+from backhaul.platform.responses import Response
 
 HALF = rb'{"id":"ord_1", "note":"tea \ud83d"}'
 WHOLE = rb'{"id":"ord_1", "note":"tea \ufffd"}'

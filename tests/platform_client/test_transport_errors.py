@@ -7,11 +7,11 @@ import traceback
 import httpx
 import pytest
 
+from backhaul.platform.responses import Response
 from backhaul.platform.transport import (
     Limits,
     NotSent,
     OutcomeUnknown,
-    Response,
     Transport,
 )
 from scenes.clock import RunningClock

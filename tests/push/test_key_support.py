@@ -9,8 +9,9 @@ import pytest
 from backhaul.core.clock import to_text
 from backhaul.platform.client import StoreFacts
 from backhaul.push.resolver import KEYED_ONCE, IdempotencySupport
-from scenes.pushing import Scene, scene, working
-from scenes.scripted_platform import document, message
+from backhaul.settings import Push
+from scenes.pushing import Scene, applied_response, scene, working
+from scenes.scripted_platform import Connection, Request, document, message
 from scenes.stock_history import HISTORY, history, move
 from scenes.uncertain_commands import advance_until, check_results, plan_uncertain
 
@@ -20,8 +21,17 @@ if TYPE_CHECKING:
     from backhaul.store import Place
 
 STORE = "/store"
+ADJUST = "/inventory/adjust"
 TAKES = StoreFacts(features=("updatedSince", KEYED_ONCE))
 NO_LONGER = StoreFacts(features=("updatedSince",))
+
+
+async def close(_: Request, connection: Connection) -> None:
+    connection.writer.close()
+
+
+async def answer(request: Request, connection: Connection) -> None:
+    await connection.send(applied_response(request))
 
 
 def said(facts: StoreFacts) -> bytes:
@@ -154,3 +164,38 @@ async def test_the_setting_of_key_support_needs_no_query(
         idempotency = idempotency_of(stage, word)
         assert await idempotency.is_honoured("2026-01-01T00:00:00.000Z") is word
         assert asked(stage) == 0
+
+
+@pytest.mark.parametrize(
+    ("word", "facts", "connections"),
+    [
+        (None, TAKES, 1),
+        (None, NO_LONGER, 3),
+        (True, NO_LONGER, 1),
+        (False, TAKES, 3),
+    ],
+)
+async def test_connections_are_kept_where_keys_are_honoured(
+    word: bool | None, facts: StoreFacts, connections: int, database: Place
+) -> None:
+    async with scene(database, Push(concurrency=1)) as stage:
+        await idempotency_of(stage, word).record(facts)
+        commands = [await stage.plan("adjust", f"key-{n}") for n in range(3)]
+        async with working(stage):
+            for command in commands:
+                await stage.await_state(command, "applied")
+        assert stage.server.connections == connections
+
+
+async def test_a_kept_connection_that_breaks_costs_no_command(keyed: Scene) -> None:
+    """The outcome is unknown; the command is sent again with the same key."""
+    async with working(keyed):
+        first = await keyed.plan("adjust", "prod_1")
+        await keyed.await_state(first, "applied")
+        keyed.platform.respond(ADJUST, close, answer)
+        second = await keyed.plan("adjust", "prod_2")
+        await advance_until(keyed, lambda: keyed.state(second) == "applied")
+    sent = [request.headers["idempotency-key"] for request in keyed.server.commands]
+    assert sent[1:] == sent[1:2] * 2
+    # One for the first, one for the repetition, one to read what the platform claims.
+    assert keyed.server.connections == 3

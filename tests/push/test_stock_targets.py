@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul.platform.transport import Response, Transport
+from backhaul.platform.responses import Response
+from backhaul.platform.transport import Transport
 from backhaul.store.sql.stock_targets import adjustments
 from backhaul_sdk import Cancellation, StockAdjustment
 from scenes.damaged_rows import overwrite
@@ -160,7 +161,7 @@ async def test_a_resent_count_recomputes_its_discarded_adjustment(
         await until(lambda: system.adjustments(target), "it has an adjustment")
         adjustment = value_of(system.place, COMMANDS_AND_TARGETS, "id", kind="adjust")
         await system.decide(adjustment, "park")
-        await system.decide(adjustment, "drop")
+        await system.decide(adjustment, "discard")
         assert system.state(target) == "rejected"
         await system.sell(product, 2)
         system.resume_adjustments()

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient, StoreFacts
-    from backhaul.platform.transport import Pause, Response, Transport
+    from backhaul.platform.responses import Response
+    from backhaul.platform.transport import Pause, Transport
     from backhaul.settings import Settings
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.platform.client import PlatformClient
-    from backhaul.platform.transport import Response, Transport
+    from backhaul.platform.responses import Response
+    from backhaul.platform.transport import Transport
     from backhaul.settings import Settings
     from backhaul.store.database import StoredWebhook
 

@@ -14,14 +14,13 @@ from backhaul.platform import decoding, responses
 from backhaul.platform.transport import (
     NotSent,
     OutcomeUnknown,
-    Response,
     ResponseTooLong,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backhaul.platform.responses import Listing
+    from backhaul.platform.responses import Listing, Response
     from backhaul.platform.transport import Transport
 
 PAGE_ROWS = 100

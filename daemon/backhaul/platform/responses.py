@@ -1,27 +1,61 @@
-"""Reads response bodies: one object, its rows, or one page of a list."""
+"""Responses of the platform, and their bodies: an object, its rows, or a list page."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from backhaul.core import strict_json
+from backhaul.core.clock import SystemClock
+from backhaul.core.outcome import describe
 from backhaul.errors import Unusable
+from backhaul_sdk.retry_after import wait_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from backhaul.platform.transport import Response
+    from collections.abc import Mapping, Sequence
 
 
 T = TypeVar("T")
 _COUNTS = 2**63
 """Above every list length that a database could store."""
 _DAY = timedelta(days=1)
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A complete HTTP response."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    received_at: datetime | None = None
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    def json(self) -> Any:
+        """Return the document. Raises Unusable."""
+        return strict_json.decode(self.body)
+
+    def problem(self) -> dict[str, Any] | None:
+        """Return the JSON object of a refusal; None if it has none."""
+        try:
+            return strict_json.decode_object(self.body)
+        except Unusable:
+            return None
+
+    def said(self) -> str:
+        """Return the status and the platform's own words, for operators."""
+        return f"{self.status} {describe(self.problem())}".rstrip()
+
+    def retry_after_seconds(self) -> float | None:
+        """Return the wait that `Retry-After` asks for; None if it states none."""
+        asked, date = (self.headers.get(name, "") for name in ("retry-after", "date"))
+        return wait_seconds(asked, date, self.received_at or SystemClock().now())
 
 
 class _Wrapped(msgspec.Struct):

@@ -7,7 +7,7 @@ import math
 import ssl
 import sys
 from copy import copy
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, cast
@@ -25,11 +25,9 @@ from tenacity import (
     wait_random,
 )
 
-from backhaul.core import strict_json
 from backhaul.core.backoff_and_circuit import Circuit
-from backhaul.core.clock import SystemClock, to_text
+from backhaul.core.clock import to_text
 from backhaul.core.identity import fingerprint
-from backhaul.core.outcome import describe
 from backhaul.core.rate_limit import (
     LONGEST_PAUSE_SECONDS,
     PATIENCE_SECONDS,
@@ -37,11 +35,11 @@ from backhaul.core.rate_limit import (
     Priority,
     limit_in_words,
 )
-from backhaul.errors import BackhaulError, Unusable
+from backhaul.errors import BackhaulError
 from backhaul.observe.redaction import REDACTED, SHORTEST
 from backhaul.platform.request_spans import begin_request, end_request
+from backhaul.platform.responses import Response
 from backhaul.runtime.signals import StoreSignals
-from backhaul_sdk.retry_after import wait_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -62,6 +60,8 @@ _THROTTLED_SECONDS = 300.0
 """A read that is throttled for longer returns the last 429."""
 REPORTED_PAUSE_SECONDS = 60.0
 """A pause that is longer is reported to operators."""
+KEPT_SECONDS = 2.0
+"""How long an open connection for commands may be idle: less than platforms allow."""
 
 
 FIRST_BYTE = "http11.send_request_headers.started"
@@ -94,39 +94,6 @@ class Limits(Struct, frozen=True):
     longest_pause_seconds: float = LONGEST_PAUSE_SECONDS
 
 
-class Response(Struct, frozen=True):
-    """A complete HTTP response."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    received_at: datetime | None = None
-
-    @property
-    def ok(self) -> bool:
-        return 200 <= self.status < 300
-
-    def json(self) -> Any:
-        """Return the document. Raises Unusable."""
-        return strict_json.decode(self.body)
-
-    def problem(self) -> dict[str, Any] | None:
-        """Return the JSON object of a refusal; None if it has none."""
-        try:
-            return strict_json.decode_object(self.body)
-        except Unusable:
-            return None
-
-    def said(self) -> str:
-        """Return the status and the platform's own words, for operators."""
-        return f"{self.status} {describe(self.problem())}".rstrip()
-
-    def retry_after_seconds(self) -> float | None:
-        """Return the wait that `Retry-After` asks for; None if it states none."""
-        asked, date = (self.headers.get(name, "") for name in ("retry-after", "date"))
-        return wait_seconds(asked, date, self.received_at or SystemClock().now())
-
-
 class Pause(Struct, frozen=True):
     """The platform's rate limit lets nothing through; `until` is a time in UTC."""
 
@@ -135,9 +102,10 @@ class Pause(Struct, frozen=True):
 
 
 class _Noted(Struct):
-    """The pause that a store's transports share, as they share its budget."""
+    """What a store's transports share, as they share its budget."""
 
     pause: Pause | None = None
+    keeps_connections: bool = False
 
 
 @cache
@@ -214,6 +182,9 @@ class Transport:
         self._commands = httpx.AsyncClient(
             **options, limits=httpx.Limits(max_keepalive_connections=0)
         )
+        self._kept = httpx.AsyncClient(
+            **options, limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS)
+        )
 
     @property
     def key_fingerprint(self) -> str:
@@ -221,13 +192,25 @@ class Transport:
         return fingerprint(self._key)
 
     @property
+    def _clients(self) -> tuple[httpx.AsyncClient, ...]:
+        return self._reads, self._commands, self._kept
+
+    @property
     def _key(self) -> str:
         return self._reads.headers["Authorization"].removeprefix("Bearer ")
 
     def use_key(self, api_key: str) -> None:
         """Send this API key from now on."""
-        for client in (self._reads, self._commands):
+        for client in self._clients:
             client.headers["Authorization"] = f"Bearer {api_key}"
+
+    def keep_connections(self, *, keep: bool) -> None:
+        """Send commands on connections that stay open, or each on one of its own.
+
+        A platform may close an open connection just when a command is sent on it. Only
+        where it honours Idempotency-Key, such a command is simply sent again.
+        """
+        self._noted.keeps_connections = keep
 
     def guarded(self, require: Callable[[], Awaitable[None]]) -> Transport:
         """Return a copy that awaits `require` before each request.
@@ -240,9 +223,9 @@ class Transport:
         return other
 
     async def close(self) -> None:
-        """Close both clients."""
-        await self._reads.aclose()
-        await self._commands.aclose()
+        """Close all connections."""
+        for client in self._clients:
+            await client.aclose()
 
     async def get(
         self,
@@ -363,7 +346,9 @@ class Transport:
             if not may_send():
                 self.budget.give_back(int(room))
                 raise SendingEnded(ENDED)
-            return await self._exchange(self._commands, request, room_taken=room)
+            keeps = self._noted.keeps_connections
+            client = self._kept if keeps else self._commands
+            return await self._exchange(client, request, room_taken=room)
 
         try:
             answer = await _tried(retrying, leave)

@@ -19,7 +19,7 @@ from backhaul.core.rate_limit import Priority
 from backhaul.errors import Busy
 from backhaul.platform import requests
 from backhaul.platform.personal_data import mentioned_customer
-from backhaul.platform.transport import NotSent, OutcomeUnknown, Response
+from backhaul.platform.transport import NotSent, OutcomeUnknown
 from backhaul.push import log_busy, retry_until_stored
 from backhaul.push.command_spans import begin_attempt, begin_trace, end_attempt
 from backhaul.push.response_classifier import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from backhaul.platform.client import PlatformClient
     from backhaul.platform.requests import Dialect
+    from backhaul.platform.responses import Response
     from backhaul.platform.transport import Pause
     from backhaul.push.send_switch import SendSwitch
     from backhaul.push.send_windows import Burst

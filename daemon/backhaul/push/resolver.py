@@ -105,7 +105,10 @@ class IdempotencySupport:
         """
         before = await self._marks.get(self._mark) or ""
         now = to_text(self._clock.now())
-        since = (before or now) if KEYED_ONCE in facts.features else ""
+        claims = KEYED_ONCE in facts.features
+        since = (before or now) if claims else ""
+        honours = claims if self._configured is None else self._configured
+        self._client.transport.keep_connections(keep=honours)
         if since != before:
             await self._marks.put(self._mark, since)
         return since

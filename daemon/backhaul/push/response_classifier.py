@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.resources import Order
     from backhaul.platform.client import PlatformClient
-    from backhaul.platform.transport import Response
+    from backhaul.platform.responses import Response
     from backhaul.settings import Push
     from backhaul.store.commands import UncertainCommands
     from backhaul.store.matching import Command

@@ -64,9 +64,8 @@ class Store(Section):
         default=None,
         description="Whether the platform carries out requests with the same header "
         "`Idempotency-Key` only once. If true, Backhaul sends an uncertain command "
-        "again immediately, with the same key. "
-        "If you leave this setting out, Backhaul asks the platform "
-        "whether it does this.",
+        "again immediately, with the same key, and keeps connections open. "
+        "If you leave this setting out, Backhaul asks the platform.",
     )
     release_when: Literal["placed", "confirmed", "paid"] = Field(
         default="placed",

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from backhaul.platform.client import PlatformClient
+    from backhaul.platform.responses import Response
     from backhaul.platform.store_credentials import Keyring
-    from backhaul.platform.transport import Response
     from backhaul.store.operations import KeyValues
 
 HOOKS = "/webhooks"
