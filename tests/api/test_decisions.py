@@ -36,7 +36,7 @@ async def test_a_command_is_parked_and_discarded(
     assert dropped["state"] == "rejected"
     assert office.audit()[1:] == [
         ("token program", "commands park", "wait"),
-        ("token program", "commands drop", "by mail"),
+        ("token program", "commands discard", "by mail"),
     ]
 
 
@@ -130,7 +130,7 @@ async def test_events_are_processed_again(office: Office, program: Program) -> N
     assert await program.post("/events/reprocess", {"ids": [number]}) is not None
     refused = await program.post("/events/reprocess", {}, 422)
     assert "choose events" in refused["detail"]
-    assert ("token program", "events refold", str(number)) in office.audit()
+    assert ("token program", "events reprocess", str(number)) in office.audit()
 
 
 @pytest.mark.parametrize("path", ["/deliveries/7/decision", "/commands/0000/decision"])

@@ -70,7 +70,7 @@ async def decide_since(office: Office, backup: Path) -> None:
     async with started_store(office.database) as store:
         command = await plan(store, "adjust", "prod_1")
         file_backup.copy(office.database, backup)
-        for verb in ("park", "drop"):
+        for verb in ("park", "discard"):
             await store.decisions.decide(Decision(command, verb, "ann", "seen"))
         deed = AuditEntry("ann", "jobs pause", "push_adjustments:main")
         await store.job_runs.pause([("push_adjustments", "main")], deed)

@@ -63,7 +63,7 @@ def test_several_commands_are_discarded_by_their_first_characters(
     assert done["states"] == [{"state": "rejected", "rows": 2}]
     assert states(office) == ["rejected", "parked", "rejected"]
     entries = rows_of(office.database, "audit", "action", "detail", "command_id")
-    expected = [("commands drop", "a test", id_) for id_ in (IDS[0], IDS[2])]
+    expected = [("commands discard", "a test", id_) for id_ in (IDS[0], IDS[2])]
     assert sorted(entries) == sorted(expected)
 
 

@@ -152,14 +152,14 @@ def test_a_new_check_finds_a_manual_change_on_the_platform(case: Case) -> None:
     assert "is uncertain now" in case.say("resolve").out
     case.await_state("applied")
     assert case.parcels() == [case.number]
-    assert case.audit() == [(ME, "commands settle", "", "parked", "uncertain")]
+    assert case.audit() == [(ME, "commands resolve", "", "parked", "uncertain")]
     assert [look["found"] for look in case.show()["checks"]] == ["absent", "applied"]
 
 
 def test_an_operator_confirms_that_a_command_took_effect(case: Case) -> None:
     done = case.say("resolve", "--applied", "--reason", "the courier has it", "--json")
     assert done.json() == {"command": case.id, "state": "applied"}
-    kept = (ME, "commands settle --applied", "the courier has it", "parked", "applied")
+    kept = (ME, "commands resolve --applied", "the courier has it", "parked", "applied")
     assert case.audit() == [kept]
     refused = case.say("resolve", "--applied", "--reason", "again")
     assert refused.code == 1
@@ -175,7 +175,7 @@ def test_a_discarded_command_is_rejected_and_can_still_be_sent(case: Case) -> No
     case.await_state("applied")
     assert case.parcels() == [case.number]
     assert case.audit() == [
-        (ME, "commands drop", "sent by mail", "parked", "rejected"),
+        (ME, "commands discard", "sent by mail", "parked", "rejected"),
         (ME, "commands resend", "it was not", "rejected", "planned"),
     ]
 

@@ -74,7 +74,7 @@ def test_a_bad_row_is_quarantined_edited_and_discarded(office: Office) -> None:
     good = ["--set", "order=1001"]  # its other values are valid
     assert said(office, "quarantine", "edit", row, *good)["row"] == row
     assert record_states(office) == ["waiting"] * 2
-    again = in_process("quarantine", "drop", row, "--reason", "old", config=config)
+    again = in_process("quarantine", "discard", row, "--reason", "old", config=config)
     assert f"row {row} is now retried" in again.err
     (ran, (action, _)) = rows_of(office.database, "audit", "action", "detail")
     assert (ran, action) == (("connectors run", "courier"), "quarantine edit")
@@ -84,7 +84,7 @@ def test_a_row_is_discarded_with_a_reason(office: Office) -> None:
     office.put("fulfillments-1.csv", HEADER, ",DHL,L-3")
     said(office, "connectors", "run", "courier")
     row = value_of(office.database, "quarantine", "id")
-    done = said(office, "quarantine", "drop", row, "--reason", "a test of theirs")
+    done = said(office, "quarantine", "discard", row, "--reason", "a test of theirs")
     assert done == {"row": row, "state": "dropped"}
     assert said(office, "quarantine", "list") == []
 
@@ -112,7 +112,7 @@ def test_a_file_of_known_content_is_applied_or_discarded(office: Office) -> None
     second, third = sorted(row["id"] for row in listed)
     applied = said(office, "quarantine", "retry", second)
     assert applied["state"] == "is applied by its connector in its next round"
-    said(office, "quarantine", "drop", third, "--reason", "a copy")
+    said(office, "quarantine", "discard", third, "--reason", "a copy")
     said(office, "connectors", "run", "courier")
     assert record_states(office) == [
         "waiting",

@@ -63,7 +63,7 @@ async def _count(office: Office) -> None:
         reading = StockReading(stock, policy, COUNT.as_of, COUNT.as_of, False)
         await store.targets.decide(target, reading)
         step = value_of(path, "stock_targets", "correction")
-        for verb in ("park", "settle --applied"):
+        for verb in ("park", "resolve --applied"):
             await store.decisions.decide(Decision(step, verb, "kim", "by hand"))
 
 

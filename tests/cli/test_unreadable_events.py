@@ -106,7 +106,7 @@ async def test_status_names_the_order_whose_commands_wait(office: Office) -> Non
 
 async def test_an_operator_may_discard_an_event(office: Office) -> None:
     await fold(office, unreadable(7002))
-    drop = ("quarantine", "drop", "1", "--reason", "seen")
+    drop = ("quarantine", "discard", "1", "--reason", "seen")
     done = await asyncio.to_thread(in_process, *drop, config=office.config)
     assert done.code == 0
     assert run_json(office, "status")["unreadable_orders"] == []

@@ -114,7 +114,7 @@ def _add_work(office: Office) -> None:
         "audit",
         at=payloads.instant(7),
         who="ann (uid 7)",
-        action="commands settle --applied",
+        action="commands resolve --applied",
         detail="counted",
         command_id=id_,
         state_before="parked",
@@ -147,18 +147,19 @@ COUNTED = (
 WORK = [
     "record erp counts.csv:2: accepted",
     "adjust abcdef01: planned by record erp counts.csv:2",
-    "look 1 for abcdef01: undecidable no history",
-    "commands settle --applied abcdef01: applied was parked, by ann (uid 7): counted",
+    "check 1 for abcdef01: undecidable no history",
+    "commands resolve --applied abcdef01: applied was parked, by ann (uid 7): counted",
     "adjust abcdef01: applied",
 ]
 
 
 def test_an_order_shows_its_events_and_its_stock(office: Office) -> None:
+    states = "status PENDING, payment PENDING, fulfillment"
     for name in ("1001", "#1001", "ord_1"):
         assert set(steps(office, "order", name)) == {
             STOCK,
-            "event 3 orders/create: folded PENDING, PENDING, UNFULFILLED",
-            "event 5 orders/fulfilled: folded PENDING, PENDING, FULFILLED",
+            f"event 3 orders/create: folded {states} UNFULFILLED",
+            f"event 5 orders/fulfilled: folded {states} FULFILLED",
         }
 
 
@@ -176,9 +177,9 @@ def test_an_attempt_under_way_differs_from_an_interrupted_one(
 @pytest.mark.parametrize("name", ["linen-shirt", "prod_1"])
 def test_a_product_shows_its_work_and_its_stock(name: str, office: Office) -> None:
     assert set(steps(office, "product", name)) == {
-        "event 1 products/create: folded active",
-        "event 4 inventory/level_update: folded MANUAL_ADJUSTMENT",
-        "event 6 inventory/level_update: folded MANUAL_ADJUSTMENT",
+        "event 1 products/create: folded status active",
+        "event 4 inventory/level_update: folded reason MANUAL_ADJUSTMENT",
+        "event 6 inventory/level_update: folded reason MANUAL_ADJUSTMENT",
         STOCK,
         COUNTED,
         *WORK,

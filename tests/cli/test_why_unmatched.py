@@ -107,7 +107,7 @@ async def test_a_record_that_nearly_names_an_order_is_listed(
 async def test_a_discarded_record_is_listed_too(office: Office) -> None:
     await fold(office, KNOWN)
     await submit(office, fulfillment("7100"))
-    drop = ("quarantine", "drop", "1", "--reason", "seen")
+    drop = ("quarantine", "discard", "1", "--reason", "seen")
     done = await asyncio.to_thread(in_process, *drop, config=office.config)
     assert done.code == 0
     assert [state for _, state, _ in records_of(office, "7100")] == ["dropped"]
@@ -219,7 +219,7 @@ async def test_search_finds_objects_that_an_unhandled_event_names(
 async def test_a_discarded_event_is_still_named(office: Office) -> None:
     order = payloads.order("ord_79", number=7009) | {"status": None}
     await fold(office, envelope("orders/cancelled", order))
-    drop = ("quarantine", "drop", "1", "--reason", "seen")
+    drop = ("quarantine", "discard", "1", "--reason", "seen")
     done = await asyncio.to_thread(in_process, *drop, config=office.config)
     assert done.code == 0
     (found,) = ask(office, "why", "order", "7009")

@@ -65,7 +65,7 @@ class Lists:
         if verb == "retry":
             await self.store.quarantine.retry(row, None, "ann", "sold out")
         else:
-            await self.store.quarantine.drop(row, "ann", "a broken export")
+            await self.store.quarantine.discard(row, "ann", "a broken export")
         await self.clock.advance(2)
         await self.store.records.match(Matcher(self.clock, 600), 100)
 
@@ -119,7 +119,7 @@ async def test_articles_of_a_discarded_list_keep_their_stock(
 ) -> None:
     await lists.submit(1, *ARTICLES)
     await lists.submit(2)
-    await lists.decide("drop")
+    await lists.decide("discard")
     assert lists.zeros() == []
 
 

@@ -88,7 +88,7 @@ async def test_a_discarded_change_is_not_applied_and_may_be_retried(
     store: Store,
 ) -> None:
     connector = await held(store)
-    await store.quarantine.drop(1, "ann", "a copy")
+    await store.quarantine.discard(1, "ann", "a copy")
     connector.waiting.append(Batch(records=[KEPT], cursor="1"))  # discarded again
     await host_of(connector, store).once()
     assert connector.applied == []

@@ -180,7 +180,7 @@ async def test_units_that_an_operator_confirmed_are_as_the_store_shows_them(
     await pick(store_with_two_lines, "k1", 2)
     await send_and_hear(store_with_two_lines, Cause.UNDECIDABLE)
     id_ = value_of(store_with_two_lines.place, "commands_and_targets", "id")
-    said = Decision(id_, "settle --applied", "otto", "it is on the order's page")
+    said = Decision(id_, "resolve --applied", "otto", "it is on the order's page")
     await store_with_two_lines.decisions.decide(said)
     await fold(store_with_two_lines, 9, 0, 0)
     assert (await pick(store_with_two_lines, "k2", 2)).state == "accepted"

@@ -48,7 +48,7 @@ async def test_a_discarded_row_is_not_applied_when_it_comes_again(
 ) -> None:
     await append_and_fold(store, envelope("orders/create", AMBIGUOUS))
     row = await quarantine(store, fulfillment_record())
-    await store.quarantine.drop(row, "otto", "sold over the counter")
+    await store.quarantine.discard(row, "otto", "sold over the counter")
     receipt = await hand_in(store, fulfillment_record())
     assert (receipt.state, receipt.what) == ("duplicate", GIVEN_UP)
     assert await match_again(store, clock) == []
@@ -60,7 +60,9 @@ async def test_a_discarded_bad_row_is_not_applied_when_it_comes_again(
     store: Store,
 ) -> None:
     bad = Bad(key="k1", raw=";BD1", reason="no order number")
-    await store.quarantine.drop(await quarantine(store, bad), "otto", "a test of ours")
+    await store.quarantine.discard(
+        await quarantine(store, bad), "otto", "a test of ours"
+    )
     receipt = await hand_in(store, bad)
     assert (receipt.state, receipt.what) == ("duplicate", GIVEN_UP)
 
@@ -70,7 +72,7 @@ async def test_a_discarded_row_is_accepted_after_a_retry(
 ) -> None:
     await append_and_fold(store, envelope("orders/create", AMBIGUOUS))
     row = await quarantine(store, fulfillment_record())
-    await store.quarantine.drop(row, "otto", "the wrong row")
+    await store.quarantine.discard(row, "otto", "the wrong row")
     renamed = payloads.order("ord_3", 5, number=7, externalId=None)
     await append_and_fold(store, envelope("orders/updated", renamed))
     await store.quarantine.retry(row, None, "otto", "it was this one after all")
@@ -175,7 +177,7 @@ async def test_discarded_other_content_stays_discarded(
 ) -> None:
     await hand_in(store, fulfillment_record())
     await hand_in(store, fulfillment_record(order="1002"))
-    await store.quarantine.drop(only_row(store), "otto", "they corrected the past")
+    await store.quarantine.discard(only_row(store), "otto", "they corrected the past")
     assert (await hand_in(store, fulfillment_record(order="1002"))).state == "duplicate"
     assert await match_again(store, clock) == []
     assert count(store.place, "commands_and_targets") == 1
@@ -186,7 +188,7 @@ async def test_a_correction_of_a_discarded_row_needs_an_operator(
     store: Store,
 ) -> None:
     bad = Bad(key="k1", raw=";BD1", reason="no order number")
-    await store.quarantine.drop(await quarantine(store, bad), "otto", "they mend it")
+    await store.quarantine.discard(await quarantine(store, bad), "otto", "they mend it")
     receipt = await hand_in(store, fulfillment_record())
     assert receipt.state == "duplicate"
     assert count(store.place, "commands_and_targets") == 0

@@ -133,7 +133,7 @@ async def test_an_operator_discards_a_correction(
 ) -> None:
     await folder.drop(f"{HEADER}2001,DHL,JD1,A1,1\n")
     await folder.drop(f"{HEADER}2001,DHL,JD2,A1,1\n")
-    await folder.decide("drop")
+    await folder.decide("discard")
     await folder.drop(f"{HEADER}2001,DHL,JD2,A1,1\n")
     assert await look(folder.store, clock) == []
     assert (len(folder.left()), folder.reasons()) == (1, [])

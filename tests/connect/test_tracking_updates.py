@@ -86,7 +86,7 @@ async def test_a_parcel_that_came_back_is_a_proposal(sent: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "state"), [("resend", "planned"), ("drop", "rejected")]
+    ("verb", "state"), [("resend", "planned"), ("discard", "rejected")]
 )
 async def test_an_operator_decision_about_a_proposal_stays(
     sent: Store, verb: str, state: str

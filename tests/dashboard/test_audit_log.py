@@ -38,12 +38,12 @@ async def event(office: Office) -> Asked:
     )
     delete_rows(office.path, "orders")
     overwrite(office.path, "event_outcomes", {"state": "quarantined"})
-    return "/events/1/refold", {}
+    return "/events/1/reprocess", {}
 
 
 async def command(office: Office) -> Asked:
     id_ = await office.plan(state="parked")
-    return f"/commands/{id_}/drop", {"reason": "because", "shown": "parked"}
+    return f"/commands/{id_}/discard", {"reason": "because", "shown": "parked"}
 
 
 async def row(office: Office) -> Asked:
@@ -52,7 +52,7 @@ async def row(office: Office) -> Asked:
     await office.store.records.accept(
         "courier", "main", [record], None, lambda *_: Unmatched("none", final=True)
     )
-    return "/quarantine/1/drop", {"reason": "because"}
+    return "/quarantine/1/discard", {"reason": "because"}
 
 
 async def quarantined_event(office: Office) -> Asked:
@@ -112,18 +112,18 @@ async def incident(office: Office) -> Asked:
 
 async def stop(office: Office) -> Asked:
     await office.store.targets.stop("main", "a step moved another variant")
-    return "/targets/resume", {"store": "main"}
+    return "/stock/resume", {"store": "main"}
 
 
 async def held(office: Office) -> Asked:
     await hold(office.store, lambda seconds: office.clock.set_back(-seconds))
-    return "/targets/release", {"store": "main", "reason": "no newer count"}
+    return "/stock/release", {"store": "main", "reason": "no newer count"}
 
 
 async def secret(office: Office) -> Asked:
     await office.webhook_secrets.load({"main": (b"an old secret", b"a new secret")})
     first, _ = office.webhook_secrets.live()["main"]
-    return "/secrets/drop", {"store": "main", "fingerprint": first}
+    return "/secrets/revoke", {"store": "main", "fingerprint": first}
 
 
 async def dropped(office: Office) -> Asked:
@@ -153,7 +153,7 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/commands/{}/{}": command,
     "/connectors/check": form("/connectors/check", name="courier"),
     "/connectors/run": form("/connectors/run", name="courier"),
-    "/events/{}/refold": event,
+    "/events/{}/reprocess": event,
     "/commands/change": commands,
     "/deliveries/change": deliveries,
     "/incidents/{}/resolve": incident,
@@ -164,11 +164,11 @@ DEEDS: dict[str, Callable[[Office], Awaitable[Asked]]] = {
     "/quarantine/{}/reprocess": quarantined_event,
     "/quarantine/change": rows,
     "/secrets/accept": dropped,
-    "/secrets/drop": secret,
+    "/secrets/revoke": secret,
     "/stores/{}/backfill": form("/stores/main/backfill", since="2026-02-01"),
     "/stores/{}/{}": webhook,
-    "/targets/release": held,
-    "/targets/resume": stop,
+    "/stock/release": held,
+    "/stock/resume": stop,
     "/tokens/create": form("/tokens/create", name="app", scope="read"),
     "/tokens/revoke": token,
     "/{}/views": form("/commands/views", name="v", where="state=parked"),

@@ -46,7 +46,7 @@ async def test_all_that_match_are_discarded_for_a_reason(office: Office) -> None
     assert (await confirm(browser, page, reason="a test")).status == 303
     assert states(office) == ["planned", *["rejected"] * MANY]
     assert len(office.audit()) == MANY
-    assert set(office.audit()) == {("otto", "commands drop", "a test")}
+    assert set(office.audit()) == {("otto", "commands discard", "a test")}
     assert f"Commands: {MANY} rejected." in await browser.read("/commands")
 
 

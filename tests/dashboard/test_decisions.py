@@ -41,8 +41,8 @@ async def resend(browser: Browser, command: str) -> dict[str, str]:
     ("before", "verb", "after"),
     [
         ("planned", "park", "parked"),
-        ("parked", "drop", "rejected"),
-        ("parked", "settle-applied", "applied"),
+        ("parked", "discard", "rejected"),
+        ("parked", "resolve-applied", "applied"),
     ],
 )
 async def test_an_operator_decides_under_the_own_name(
@@ -71,7 +71,7 @@ async def test_a_decision_on_a_changed_command_is_refused(office: Office) -> Non
     command = await office.plan(state="parked")
     browser = await office.browser("otto")
     answer = await browser.post(
-        f"/commands/{command}/drop", reason="late", shown="uncertain"
+        f"/commands/{command}/discard", reason="late", shown="uncertain"
     )
     assert (answer.status, state(office, command)) == (422, "parked")
 
@@ -155,8 +155,8 @@ async def test_a_number_is_sent_alone_where_the_order_is_shipped_whole(
 async def test_a_row_is_discarded_with_a_reason_only(office: Office) -> None:
     row = await set_aside(office)
     browser = await office.browser("otto")
-    assert (await browser.post(f"/quarantine/{row}/drop")).status == 422
-    answer = await browser.post(f"/quarantine/{row}/drop", reason="a test order")
+    assert (await browser.post(f"/quarantine/{row}/discard")).status == 422
+    answer = await browser.post(f"/quarantine/{row}/discard", reason="a test order")
     assert answer.status == 303
     assert value_of(office.path, "quarantine", "state") == "dropped"
 

@@ -61,13 +61,13 @@ async def test_an_unused_secret_is_revoked_and_restored(office: Office) -> None:
     first, second = await secrets(office, used=timedelta(days=2))
     browser = await office.browser("otto")
     form = {"store": "main", "fingerprint": first}
-    assert (await browser.post("/secrets/drop", **form)).status == 303
+    assert (await browser.post("/secrets/revoke", **form)).status == 303
     assert office.webhook_secrets.live()["main"] == (second,)
     assert f"Accept {first} again" in await browser.read("/stores")
     assert (await browser.post("/secrets/accept", **form)).status == 303
     assert sorted(office.webhook_secrets.live()["main"]) == sorted([first, second])
     assert office.audit() == [
-        ("otto", "secrets drop", f"{first} of main"),
+        ("otto", "secrets revoke", f"{first} of main"),
         ("otto", "secrets accept", f"{first} of main"),
     ]
 
@@ -76,13 +76,13 @@ async def test_a_secret_in_use_is_revoked_by_force_only(office: Office) -> None:
     first, second = await secrets(office, used=timedelta(hours=23))
     browser = await office.browser("otto")
     form = {"store": "main", "fingerprint": first}
-    answer = await browser.post("/secrets/drop", **form)
+    answer = await browser.post("/secrets/revoke", **form)
     assert (answer.status, len(office.webhook_secrets.live()["main"])) == (422, 2)
     assert "less than a day ago" in await answer.text()
     assert office.audit() == []
-    assert (await browser.post("/secrets/drop", force="yes", **form)).status == 303
+    assert (await browser.post("/secrets/revoke", force="yes", **form)).status == 303
     assert office.webhook_secrets.live()["main"] == (second,)
-    assert office.audit() == [("otto", "secrets drop", f"{first} of main by force")]
+    assert office.audit() == [("otto", "secrets revoke", f"{first} of main by force")]
 
 
 async def test_the_only_secret_stays_even_by_force(office: Office) -> None:
@@ -90,9 +90,9 @@ async def test_the_only_secret_stays_even_by_force(office: Office) -> None:
     browser = await office.browser("otto")
     form = {"store": "main", "force": "yes"}
     assert (
-        await browser.post("/secrets/drop", fingerprint=first, **form)
+        await browser.post("/secrets/revoke", fingerprint=first, **form)
     ).status == 303
-    answer = await browser.post("/secrets/drop", fingerprint=second, **form)
+    answer = await browser.post("/secrets/revoke", fingerprint=second, **form)
     assert (answer.status, office.webhook_secrets.live()["main"]) == (422, (second,))
 
 
@@ -100,19 +100,19 @@ async def test_counts_that_were_stopped_go_on(office: Office) -> None:
     await office.store.targets.stop("main", WHY)
     browser = await office.browser("otto")
     assert WHY in await browser.read("/targets")
-    assert (await browser.post("/targets/resume", store="main")).status == 303
+    assert (await browser.post("/stock/resume", store="main")).status == 303
     assert await office.store.targets.stopped("main") is None
     assert WHY not in (await browser.read("/targets")).split("<h1>")[1]
     said = f"main: they were stopped: {WHY}"
-    assert office.audit() == [("otto", "targets resume", said)]
+    assert office.audit() == [("otto", "stock resume", said)]
 
 
 async def test_a_viewer_sees_the_stop_and_cannot_end_it(office: Office) -> None:
     await office.store.targets.stop("main", WHY)
     browser = await office.browser("vera")
     page = await browser.read("/targets")
-    assert (WHY in page, "/targets/resume" in page) == (True, False)
-    assert (await browser.post("/targets/resume", store="main")).status == 403
+    assert (WHY in page, "/stock/resume" in page) == (True, False)
+    assert (await browser.post("/stock/resume", store="main")).status == 403
     assert await office.store.targets.stopped("main") == WHY
 
 
@@ -126,7 +126,7 @@ async def test_counts_on_hold_are_listed_and_released_together(office: Office) -
     (target,) = await office.store.read(lambda reader: reader.held_targets(ALL_HELD))
     assert "A newer count replaces" in await browser.read(f"/commands/{target.id}")
     form = {"store": "main", "reason": "no newer count"}
-    assert (await browser.post("/targets/release", **form)).status == 303
+    assert (await browser.post("/stock/release", **form)).status == 303
     assert "Stock counts of main released: 1." in await browser.read("/targets")
     assert "on hold" not in await browser.read("/targets")
     assert office.audit() == [("otto", "stock release", "no newer count")]
@@ -138,8 +138,8 @@ async def test_a_viewer_sees_counts_on_hold_and_cannot_release_them(
     await hold(office.store, lambda seconds: office.clock.set_back(-seconds))
     browser = await office.browser("vera")
     page = await browser.read("/targets")
-    assert ("on hold" in page, "/targets/release" in page) == (True, False)
-    answer = await browser.post("/targets/release", store="main", reason="why")
+    assert ("on hold" in page, "/stock/release" in page) == (True, False)
+    answer = await browser.post("/stock/release", store="main", reason="why")
     assert answer.status == 403
     assert len(await office.store.read(lambda reader: reader.held_by_store())) == 1
 
@@ -183,10 +183,10 @@ async def test_an_event_is_folded_again(office: Office) -> None:
     delete_rows(office.path, "orders")
     overwrite(office.path, "event_outcomes", {"state": "quarantined"})
     browser = await office.browser("otto")
-    assert (await browser.post("/events/1/refold")).status == 303
+    assert (await browser.post("/events/1/reprocess")).status == 303
     assert value_of(office.path, "orders", "name") == "#1001"
     assert "Reprocessed: folded" in await browser.read("/events/1")
-    assert office.audit() == [("otto", "events refold", "1")]
+    assert office.audit() == [("otto", "events reprocess", "1")]
 
 
 DELIVERY = {

@@ -73,7 +73,7 @@ async def test_only_checked_rows_are_discarded_for_a_reason(office: Office) -> N
     assert states(office) == ["open"] * 3
     assert (await confirm(browser, page, reason="a test file")).status == 303
     assert rows_of(office.path, "quarantine", "id", state="open") == [(2,)]
-    assert [entry[1] for entry in office.audit()] == ["quarantine drop"] * 2
+    assert [entry[1] for entry in office.audit()] == ["quarantine discard"] * 2
 
 
 async def test_a_single_field_is_edited_in_all_selected_rows(office: Office) -> None:

@@ -253,7 +253,7 @@ async def test_an_event_is_processed_again(office: Office) -> None:
     assert "/events/1" in page
     assert inputs(page) == {}
     assert (await browser.post("/quarantine/1/reprocess")).status == 303
-    assert ("otto", "events refold") in {entry[:2] for entry in office.audit()}
+    assert ("otto", "events reprocess") in {entry[:2] for entry in office.audit()}
 
 
 async def test_a_viewer_reads_the_fields_and_changes_nothing(office: Office) -> None:

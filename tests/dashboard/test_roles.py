@@ -27,7 +27,7 @@ OPEN = (200, 200, 200, 200)
 READ = (OUT, 200, 200, 200)
 # Of what is sent with nothing in it: 422 and 404 come from behind the guard.
 WHO = ("anonymous", *PEOPLE)
-ROW_VERBS = ("edit", "retry", "drop", "alike", "reprocess", "remember")
+ROW_VERBS = ("edit", "retry", "discard", "alike", "reprocess", "remember")
 EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /healthz": OPEN,
     "GET /readyz": OPEN,
@@ -48,7 +48,7 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /live": READ,
     "GET /events": READ,
     "GET /events/1": (OUT, 404, 404, 404),
-    "POST /events/1/refold": (401, 403, 404, 404),
+    "POST /events/1/reprocess": (401, 403, 404, 404),
     "GET /events.csv": READ,
     "GET /events.json": READ,
     "GET /commands": READ,
@@ -89,8 +89,8 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "POST /connectors/check": (401, 403, 422, 422),
     "GET /connectors/courier": READ,
     "GET /targets": READ,
-    "POST /targets/release": (401, 403, 422, 422),
-    "POST /targets/resume": (401, 403, 422, 422),
+    "POST /stock/release": (401, 403, 422, 422),
+    "POST /stock/resume": (401, 403, 422, 422),
     "GET /jobs": READ,
     "POST /jobs/run": (401, 403, 422, 422),
     "POST /jobs/pause": (401, 403, 422, 422),
@@ -106,7 +106,7 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "POST /stores/main/backfill": (401, 403, 422, 422),
     "POST /stores/main/test": (401, 403, 422, 422),
     "POST /stores/main/redeliver": (401, 403, 422, 422),
-    "POST /secrets/drop": (401, 403, 422, 422),
+    "POST /secrets/revoke": (401, 403, 422, 422),
     "POST /secrets/accept": (401, 403, 422, 422),
     "GET /charts": READ,
     "GET /charts.json": READ,

@@ -108,7 +108,7 @@ async def test_an_event_that_an_operator_discarded_stays_discarded(
     store: Store,
 ) -> None:
     await append_and_fold(store, b"no JSON")
-    await store.quarantine.drop(1, "kim", "a test of the platform")
+    await store.quarantine.discard(1, "kim", "a test of the platform")
     assert await reprocessor(store).reprocess(ALL) == {"quarantined": 1}
     assert quarantine(store) == [("1", "dropped")]
 

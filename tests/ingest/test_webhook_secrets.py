@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 OLD, NEW, GIVEN = b"whsec_old", b"whsec_new", b"whsec_given"
 BODY = b"{}"
-DEED = AuditEntry("otto", "secrets drop", "the old one of main")
+DEED = AuditEntry("otto", "secrets revoke", "the old one of main")
 EARLY, LATE = "2026-03-01T12:00:00.000Z", "2026-03-01T12:00:09.000Z"
 
 

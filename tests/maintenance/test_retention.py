@@ -117,7 +117,7 @@ async def test_an_open_quarantine_row_keeps_its_body_until_it_is_decided(
     assert await prune(store) == 199
     assert [id_ for id_, there in kept(store).items() if there] == [2]
     assert values_of(store.place, "quarantine", "raw") == [b"no json"]
-    await store.quarantine.drop(1, "kim", "a test of the platform")
+    await store.quarantine.discard(1, "kim", "a test of the platform")
     assert await prune(store) == 1
     assert not any(kept(store).values())
     assert values_of(store.place, "quarantine", "raw") == [b""]

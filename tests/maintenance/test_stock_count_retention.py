@@ -155,7 +155,7 @@ async def test_a_count_without_a_lasting_replacement_stays(
         true = await shelf.submit_count(10)
         parked = await shelf.submit_count(100, state="parked")
         if dropped:
-            await system.decide(system.command_of(parked.key), "drop")
+            await system.decide(system.command_of(parked.key), "discard")
         await system.submit_count(await system.add_product(1), 1)
         assert await prune(system.store, later()) == 0
         assert shelf.remaining(true, parked) == [True, True]
@@ -169,7 +169,7 @@ async def test_a_count_that_an_operator_decided_stays(
     ) as system:
         shelf = CountedProduct(system, await system.add_product(10))
         decided = await shelf.submit_count(100, state="parked")
-        await system.decide(system.command_of(decided.key), "settle --applied")
+        await system.decide(system.command_of(decided.key), "resolve --applied")
         nobodys = await shelf.submit_count(10)
         newest = await shelf.submit_count(10)
         assert await prune(system.store, later()) == 1

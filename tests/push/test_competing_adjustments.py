@@ -84,7 +84,7 @@ async def test_a_command_that_an_operator_marked_applied_may_be_the_change(
         stage.platform.respond("/inventory/adjust", message(500))
         stage.platform.respond(HISTORY, message(503))
         seen = await plan_parked(stage)
-        decided = Decision(seen, "settle --applied", "op", "I see it there")
+        decided = Decision(seen, "resolve --applied", "op", "I see it there")
         await stage.store.decisions.decide(decided)
         lost = await plan_lost(stage)
         await pass_checks(stage, lost)

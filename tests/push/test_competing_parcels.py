@@ -61,7 +61,7 @@ async def resolve_second(stage: Scene, *boxes: str, units: int = 2) -> str:
     return command
 
 
-@pytest.mark.parametrize("verbs", [(), ("settle --applied",), ("drop",)], ids=str)
+@pytest.mark.parametrize("verbs", [(), ("resolve --applied",), ("discard",)], ids=str)
 async def test_the_parcel_may_be_that_of_a_box_decided_before(
     verbs: tuple[str, ...], stage: Scene
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from backhaul.core.lifecycle import TRANSITIONS, Cause, State
 from backhaul.errors import BackhaulError
 from backhaul.settings import Push
-from backhaul.store.commands import CLI_WORDS, VERBS, Decision
+from backhaul.store.commands import VERBS, Decision
 from scenes import payloads
 from scenes.damaged_rows import overwrite
 from scenes.pushing import DELAYED_SECONDS, scene, working
@@ -73,7 +73,7 @@ async def test_a_verb_moves_as_the_lifecycle_says_or_is_refused(
     if after is None:
         with pytest.raises(
             BackhaulError,
-            match=f"is {state}, so the action {CLI_WORDS.get(verb, verb)} is not",
+            match=f"is {state}, so the action {verb} is not",
         ):
             await decide(stage, verb, command)
         assert (stage.state(command), audit(stage)) == (state, [])
@@ -99,7 +99,7 @@ async def test_a_command_that_was_never_sent_is_not_looked_up(stage: Scene) -> N
     command = await stage.plan("adjust", "prod_1")
     await decide(stage, "park", command)
     with pytest.raises(BackhaulError, match="was not sent"):
-        await decide(stage, "settle", command)
+        await decide(stage, "resolve", command)
     assert stage.state(command) == "parked"
     assert [row[1] for row in audit(stage)] == ["commands park"]
 
@@ -107,7 +107,7 @@ async def test_a_command_that_was_never_sent_is_not_looked_up(stage: Scene) -> N
 async def test_a_decision_needs_the_state_that_the_operator_saw(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     set_state(stage, command, "parked")
-    await decide(stage, "drop", command)
+    await decide(stage, "discard", command)
     with pytest.raises(
         BackhaulError, match="was parked when you opened it and is rejected now"
     ):
@@ -115,7 +115,7 @@ async def test_a_decision_needs_the_state_that_the_operator_saw(stage: Scene) ->
     assert stage.state(command) == "rejected"
 
 
-@pytest.mark.parametrize("verb", ["settle", "resend"])
+@pytest.mark.parametrize("verb", ["resolve", "resend"])
 async def test_a_repeated_check_request_brings_the_last_check_no_nearer(
     verb: str, stage: Scene
 ) -> None:
@@ -140,7 +140,7 @@ async def test_a_new_check_finds_an_earlier_effect(stage: Scene) -> None:
         command = await parked(stage)
         there = document({"data": [_row(command)], "meta": {"hasMore": False}})
         stage.platform.respond(HISTORY, there)
-        assert await decide(stage, "settle", command, "") == "uncertain"
+        assert await decide(stage, "resolve", command, "") == "uncertain"
         stage.resolver.wake()
         await stage.await_state(command, "applied")
     assert len(stage.server.commands) == 1
@@ -174,7 +174,7 @@ async def test_a_resend_sends_the_original_request(stage: Scene) -> None:
     assert [row[0] for row in stage.attempts(command)] == [1, 2]
 
 
-@pytest.mark.parametrize("verb", ["settle --applied", "drop", "park"])
+@pytest.mark.parametrize("verb", ["resolve --applied", "discard", "park"])
 async def test_a_discarded_command_is_not_sent(verb: str, stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     await decide(stage, "park", command)
@@ -237,7 +237,7 @@ async def test_a_check_of_an_earlier_attempt_says_nothing_of_the_next(
 async def test_concurrent_decisions_move_a_command_once(stage: Scene) -> None:
     command = await stage.plan("adjust", "prod_1")
     set_state(stage, command, "parked")
-    verbs = ["drop", "settle --applied", "settle"] * 4
+    verbs = ["discard", "resolve --applied", "resolve"] * 4
     said = await asyncio.gather(
         *(decide(stage, verb, command) for verb in verbs), return_exceptions=True
     )

@@ -123,7 +123,7 @@ async def test_a_parcel_that_another_command_may_have_sent_is_no_double(
         await show_another_parcel(stage, command)
         assert stage.state(other) == "uncertain"
         assert stage.logged("command.doubled") == []
-        dropped = [Decision(other, verb, "ann", "") for verb in ("park", "drop")]
+        dropped = [Decision(other, verb, "ann", "") for verb in ("park", "discard")]
         for decision in dropped:
             await stage.store.decisions.decide(decision)
         await show_another_parcel(stage, command)

@@ -69,7 +69,7 @@ async def test_a_refused_cancellation_keeps_what_the_order_showed(
     assert '"restocked": false' in shown(stage, command, capsys)
 
 
-@pytest.mark.parametrize("verb", ["drop", "settle --applied"])
+@pytest.mark.parametrize("verb", ["discard", "resolve --applied"])
 async def test_the_reason_for_parking_outlasts_an_operator_decision(
     verb: str, stage: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,7 +93,7 @@ async def test_the_reason_for_parking_outlasts_later_attempts(
     """The bytes are built again, because a wrong setting may be corrected by then."""
     async with working(stage):
         command = await refused(stage)
-        await decide(stage, "drop", command)
+        await decide(stage, "discard", command)
         stage.dialect.unknown_members.add("cancel.reason")
         await decide(stage, "resend", command)
         await stage.await_state(command, "applied")

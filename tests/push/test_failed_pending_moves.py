@@ -50,7 +50,7 @@ async def test_a_cancellation_without_effect_is_no_longer_counted_on(
         await until(lambda: system.adjustments(target), "its adjustment is planned")
         assert system.adjustments(target) == [("planned", 2)]
         await system.decide(cancel, "park")
-        await system.decide(cancel, "drop")
+        await system.decide(cancel, "discard")
         assert "includes it" not in system.reason(cancel)
         system.resume_adjustments()
         await system.await_state(target, "applied")
@@ -72,7 +72,7 @@ async def test_a_command_that_an_applied_count_relied_on_says_so(
         await system.await_state(newest, "applied")
         assert "7 there, +3 on its way: nothing to do" in system.reason(newest)
         await system.decide(cancel, "park")
-        await system.decide(cancel, "drop")
+        await system.decide(cancel, "discard")
         text = f"(target {newest[:8]}) includes it: without it the stock is wrong"
         assert text in system.reason(cancel)
         assert older[:8] not in system.reason(cancel)

@@ -88,7 +88,7 @@ async def recounted(system: StockSystem, product: Any) -> tuple[str, str]:
     """Let an operator resend the same count, which gets a new adjustment."""
     target, adjustment = await lost_adjustment(system, product)
     await system.decide(adjustment, "park")
-    await system.decide(adjustment, "drop")
+    await system.decide(adjustment, "discard")
     system.resume_adjustments()
     await system.decide(target, "resend")
     return target, adjustment
@@ -139,7 +139,7 @@ async def test_an_effect_that_an_operator_rechecked_is_reported_too(
         count, adjustment = await parked(system, product)
         await system.await_state(count, "applied")
         await apply_late()
-        await system.decide(adjustment, "settle")
+        await system.decide(adjustment, "resolve")
         system.sender.resolver.wake()
         await until(
             lambda: system.state(adjustment) == "applied", "the history was read"

@@ -55,7 +55,7 @@ class SimultaneousReads:
 async def request_checks(stage: Scene, *commands: str) -> None:
     """Let an operator request checks of parked commands, all at once."""
     for command in commands:
-        await stage.store.decisions.decide(Decision(command, "settle", "ann", ""))
+        await stage.store.decisions.decide(Decision(command, "resolve", "ann", ""))
     stage.resolver.wake()
 
 

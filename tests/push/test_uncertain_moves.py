@@ -152,7 +152,7 @@ async def test_goods_long_after_an_uncertain_adjustment_are_goods(
         assert await system.stock(product) == 17
 
 
-@pytest.mark.parametrize("verb", ["park", "settle --applied", "drop"])
+@pytest.mark.parametrize("verb", ["park", "resolve --applied", "discard"])
 async def test_an_adjustment_from_before_the_count_may_be_in_it(
     verb: str, database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
@@ -212,7 +212,7 @@ async def test_an_adjustment_that_takes_effect_late_is_not_repeated(
         assert await system.stock(product) == 15
 
 
-@pytest.mark.parametrize("verb", ["park", "drop"])
+@pytest.mark.parametrize("verb", ["park", "discard"])
 async def test_a_restock_that_may_be_our_own_is_not_read_as_goods(
     verb: str, database: Place, tmp_path: Path, lose: Callable[[str], None]
 ) -> None:
@@ -231,7 +231,7 @@ async def test_a_restock_that_may_be_our_own_is_not_read_as_goods(
         said = f"may be that of command {cancel[:8]}, which is {system.state(cancel)}"
         assert "the move of +3 at " in system.reason(count)
         assert said in system.reason(count)
-        await system.decide(cancel, "settle" if verb == "park" else "resend")
+        await system.decide(cancel, "resolve" if verb == "park" else "resend")
         system.sender.resolver.wake()
         await until(lambda: system.state(cancel) == "applied", "the order was read")
         await system.decide(count, "resend")

@@ -218,7 +218,7 @@ async def open_office(
         signers = SecretRegistry(store.webhook_secrets, clock)
         jobs = Jobs(settings, store.job_runs, clock)
         facts = {"main": StoreFacts(STORE_ID, "INR")}
-        refolder = Reprocessor(store.reprocessing, facts)
+        reprocessor = Reprocessor(store.reprocessing, facts)
         asked: list[str] = []
         deliveries: Deliveries = {}
         subscriptions: dict[str, Subscription] = {}
@@ -237,7 +237,7 @@ async def open_office(
             store,
             clock,
             signers,
-            refolder,
+            reprocessor,
             SharedSignals(),
             dialects,
             jobs,

@@ -58,8 +58,8 @@ class Folder:
         """Let an operator retry or discard the only row in quarantine."""
         id_ = value_of(self.store.place, "quarantine", "id", state="open")
         quarantine = self.store.quarantine
-        if verb == "drop":
-            await quarantine.drop(id_, "otto", "asked the warehouse")
+        if verb == "discard":
+            await quarantine.discard(id_, "otto", "asked the warehouse")
         else:
             await quarantine.retry(id_, None, "otto", "asked the warehouse")
 

@@ -362,7 +362,7 @@ async def test_an_operator_decides_a_damaged_command(
     store: SqliteStore, damaged: bytes
 ) -> None:
     put(store, BAD, "parked", damaged)
-    decided = Decision(BAD, "drop", "kim", "damaged")
+    decided = Decision(BAD, "discard", "kim", "damaged")
     assert (await store.decisions.decide(decided)).state is State.REJECTED
 
 

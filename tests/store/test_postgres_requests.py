@@ -398,8 +398,8 @@ async def test_the_owner_of_its_store_decides_about_a_delivery(
             " change_id, state, created_at, due_at) VALUES (7, 'd', 'books', 'other',"
             " 't', 'o', 1, 'parked', '2026', '2026')"
         )
-    async with two_owners(url, tmp_path, "connectors/settle") as two:
-        settle = two.actions["connectors/settle"]
+    async with two_owners(url, tmp_path, "connectors/resolve") as two:
+        settle = two.actions["connectors/resolve"]
         await settle({"delivery": 7})
         await settle({"delivery": 8})
         assert [member for member, _ in two.acted] == ["b", "a"]

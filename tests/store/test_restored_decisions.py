@@ -26,17 +26,17 @@ DROP = "backhaul commands discard {} --reason 'before the restore'"
 CONFIRM = "backhaul commands resolve {} --applied --reason 'before the restore'"
 SINCE_OPEN = {
     "parked": (["park"], f"parked is open again: {PARK}"),
-    "dropped": (["park", "drop"], f"dropped is open again: {PARK} && {DROP}"),
+    "dropped": (["park", "discard"], f"dropped is open again: {PARK} && {DROP}"),
     "confirmed": (
-        ["park", "settle --applied"],
+        ["park", "resolve --applied"],
         f"settled as applied is open again: {PARK} && {CONFIRM}",
     ),
     "sent again": (["park", "resend"], None),
 }
 SINCE_PARKED = {
-    "dropped": (["drop"], f"dropped is parked again: {DROP}"),
+    "dropped": (["discard"], f"dropped is parked again: {DROP}"),
     "confirmed": (
-        ["settle --applied"],
+        ["resolve --applied"],
         f"settled as applied is parked again: {CONFIRM}",
     ),
     "sent again": (["resend"], None),
@@ -117,7 +117,7 @@ async def counted(store: SqliteStore) -> tuple[str, str]:
     return count, step
 
 
-EFFECT_OF = {"park": "parked", "drop": "rejected", "settle --applied": "applied"}
+EFFECT_OF = {"park": "parked", "discard": "rejected", "resolve --applied": "applied"}
 BEHIND_A_STEP = [(verbs, says) for verbs, says in SINCE_OPEN.values() if says]
 
 
@@ -129,7 +129,7 @@ async def test_the_adjustment_that_blocks_a_count_is_named(
     count, step = await counted(store)
     backup = backed_up(store)
     # the adjustment is discarded, and the operator decides the count itself
-    await decide(store, step, "park", "drop")
+    await decide(store, step, "park", "discard")
     await decide(store, count, "resend", *verbs)
     assert await restored_commands(store, backup) == (
         f"a command that was {says.replace('{}', step)}",
@@ -145,8 +145,8 @@ async def test_of_a_count_that_is_parked_again_with_its_adjustment_too(
     count, step = await counted(store)
     await decide(store, step, "park")
     backup = backed_up(store)
-    await decide(store, step, "drop")
-    await decide(store, count, "resend", "park", "settle --applied")
+    await decide(store, step, "discard")
+    await decide(store, count, "resend", "park", "resolve --applied")
     confirmed = f"settled as applied is parked again: {CONFIRM.format(step)}"
     assert await restored_commands(store, backup) == (
         f"a command that was {confirmed}",

@@ -8,10 +8,13 @@ import tracemalloc
 from dataclasses import dataclass, field
 
 import pytest
+from loguru import logger
 from msgspec.structs import replace
 
+from backhaul.store.mirror import Pass
+from backhaul.sync.full_sync import log_result
 from backhaul.sync.list_pass import ListPage, ListPass, SeenIds
-from backhaul.sync.resource_types import ListRow
+from backhaul.sync.resource_types import BACKFILL, ListRow
 
 
 @dataclass(slots=True)
@@ -171,3 +174,24 @@ def test_ids_need_a_few_bytes_each() -> None:
     finally:
         tracemalloc.stop()
     assert kept < 16 * len(IDS)
+
+
+@pytest.mark.parametrize(
+    ("job", "level", "said"),
+    [
+        (BACKFILL, "INFO", "store main: 57 levels read, 55 added, 2 updated"),
+        ("incremental", "WARNING", "store main: 57 levels read, 55 missed, 2 stale"),
+    ],
+)
+def test_only_a_later_read_calls_what_the_mirror_lacked_missed(
+    job: str, level: str, said: str
+) -> None:
+    found: list[tuple[str, str]] = []
+    sink = logger.add(
+        lambda line: found.append((line.record["level"].name, line.record["message"]))
+    )
+    try:
+        log_result(Pass(1, "main", job, "levels", "", "", 57, 55, 2, 0, 0, 0, ""))
+    finally:
+        logger.remove(sink)
+    assert found == [(level, said)]

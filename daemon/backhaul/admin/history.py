@@ -32,8 +32,6 @@ _MENTIONS = (
     ),
 )
 """What the detail of an entry mentions, and the link in its place."""
-_NAMES = {"look": "check"}
-"""Words of the command line that a page shows by another one."""
 
 
 def entries(found: Iterable[TimelineEntry]) -> list[dict[str, Any]]:
@@ -43,10 +41,9 @@ def entries(found: Iterable[TimelineEntry]) -> list[dict[str, Any]]:
 
 def _entry(entry: TimelineEntry) -> dict[str, Any]:
     words = f"{entry.what} {entry.name or ''}"
-    first, _, rest = entry.what.partition(" ")
     return {
         "at": entry.at,
-        "what": f"{_NAMES.get(first, first)} {rest}".rstrip(),
+        "what": entry.what,
         "name": entry.name or "",
         "href": _target(words),
         "state": entry.state,

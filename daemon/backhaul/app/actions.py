@@ -58,7 +58,7 @@ class ActionContext(msgspec.Struct, frozen=True):
     store: Store
     clock: Clock
     signers: SecretRegistry
-    refolder: Reprocessor
+    reprocessor: Reprocessor
     signals: SharedSignals
     dialects: Mapping[str, Dialect]
     jobs: Jobs
@@ -70,7 +70,7 @@ class ActionContext(msgspec.Struct, frozen=True):
 
 
 def actions(parts: ActionContext) -> dict[str, Action]:
-    """Return every action by its name, such as `secrets/drop`."""
+    """Return every action by its name, such as `secrets/revoke`."""
     of_stores = {name: partial(act, parts) for name, act in STORE_ACTIONS.items()}
     return of_stores | user_actions(parts.store)
 
@@ -103,7 +103,7 @@ async def _decide(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     If either has changed since, the action raises BackhaulError and does nothing.
     """
     verb, reason = asked["verb"], asked["reason"].strip()
-    if not reason and verb != "settle":
+    if not reason and verb != "resolve":
         raise BackhaulError(f"the action {verb} needs a reason for the audit log")
     if len(reason) > LONGEST_REASON:
         raise BackhaulError(f"the reason must have 1 to {LONGEST_REASON} characters")
@@ -160,9 +160,9 @@ async def _reprocess(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Fold the events of a Selection again; return how many ended in each state."""
     selection = msgspec.convert(asked, Selection)
     await parts.store.users.record_action(
-        AuditEntry(asked["who"], "events refold", selection.in_words())
+        AuditEntry(asked["who"], "events reprocess", selection.in_words())
     )
-    return {**await parts.refolder.reprocess(selection)}
+    return {**await parts.reprocessor.reprocess(selection)}
 
 
 async def _run_connector(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
@@ -217,7 +217,7 @@ async def _resume_targets(parts: ActionContext, asked: Mapping[str, Any]) -> Ans
     store = asked["store"]
     reason = await parts.store.targets.stopped(store)
     before = f"they were stopped: {reason}" if reason else "they were not stopped"
-    entry = AuditEntry(asked["who"], "targets resume", f"{store}: {before}")
+    entry = AuditEntry(asked["who"], "stock resume", f"{store}: {before}")
     await parts.store.targets.stop(store, None, entry)
     parts.signals.operator_decided.emit()
     return {"was": reason}
@@ -235,7 +235,7 @@ async def _release_targets(parts: ActionContext, asked: Mapping[str, Any]) -> An
     return {"released": released}
 
 
-async def _drop_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
+async def _revoke_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Revoke the secret of `store` with `fingerprint`; with `force` even in use."""
     store, name = asked["store"], asked["fingerprint"]
     live = parts.signers.live().get(store)
@@ -244,7 +244,7 @@ async def _drop_secret(parts: ActionContext, asked: Mapping[str, Any]) -> Answer
             f"store {store} is not in the configuration, so it accepts no secret; add"
             f" [stores.{store}] first"
         )
-    verb, forced = "accept" if asked["undo"] else "drop", asked["force"]
+    verb, forced = "accept" if asked["undo"] else "revoke", asked["force"]
     said = f"{name} of {store}" + (" by force" if forced else "")
     entry = AuditEntry(asked["who"], f"secrets {verb}", said)
     if asked["undo"]:
@@ -284,10 +284,10 @@ STORE_ACTIONS: Mapping[
     "commands/preview": _preview,
     "connectors/check": store_actions.check_connector,
     "connectors/run": _run_connector,
-    "connectors/settle": _resolve_delivery,
+    "connectors/resolve": _resolve_delivery,
     "deliveries/change": change_deliveries,
-    "customers/forget": _erase_customer,
-    "events/refold": _reprocess,
+    "customers/erase": _erase_customer,
+    "events/reprocess": _reprocess,
     "incidents/resolve": _resolve_incident,
     "jobs/pause": _pause_job,
     "jobs/resume": _resume_job,
@@ -296,18 +296,18 @@ STORE_ACTIONS: Mapping[
     "mappings/remove": remove_mapping,
     "quarantine/change": quarantine_actions.change_rows,
     "quarantine/correct": quarantine_actions.correct_row,
-    "quarantine/drop": quarantine_actions.drop_row,
+    "quarantine/discard": quarantine_actions.discard_row,
     "quarantine/edit": quarantine_actions.edit_row,
     "quarantine/retry": quarantine_actions.retry_row,
     "records/submit": _submit_record,
     "search/rebuild": _rebuild_search,
-    "secrets/drop": _drop_secret,
+    "secrets/revoke": _revoke_secret,
     "stock/release": _release_targets,
     "stores/backfill": store_actions.backfill_orders,
     "stores/orders": store_actions.count_orders,
     "stores/redeliver": store_actions.redeliver,
     "stores/test": store_actions.send_test,
-    "targets/resume": _resume_targets,
+    "stock/resume": _resume_targets,
 }
 """The actions on stores, by name: the owner of the store carries them out."""
 
@@ -365,7 +365,7 @@ def store_of(
         found = known.get(asked["id"])
     elif verb in {"connectors/run", "connectors/check"}:
         return connectors.get(asked["name"])
-    elif verb == "connectors/settle":
+    elif verb == "connectors/resolve":
         return reader.store_of_delivery(asked["delivery"])
     return None if found is None else found.store
 

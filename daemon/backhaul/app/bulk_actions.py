@@ -89,9 +89,9 @@ async def change_deliveries(parts: BulkContext, asked: Mapping[str, Any]) -> Ans
 _DELIVERY_VERBS = {
     BulkVerb.RESEND: "resend",
     BulkVerb.PARK: "park",
-    BulkVerb.DISCARD: "drop",
+    BulkVerb.DISCARD: "discard",
 }
-_COMMAND_VERBS = {BulkVerb.CHECK: "settle", **_DELIVERY_VERBS}
+_COMMAND_VERBS = {BulkVerb.CHECK: "resolve", **_DELIVERY_VERBS}
 """The verbs of the decision about one row."""
 
 

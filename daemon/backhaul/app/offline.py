@@ -114,14 +114,14 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
                 name: await known_facts(name, store.kv) or StoreFacts()
                 for name in settings.stores
             }
-            refolder = Reprocessor(store.reprocessing, facts)
+            reprocessor = Reprocessor(store.reprocessing, facts)
             dialects = {name: build_dialect(settings, name) for name in settings.stores}
             jobs = Jobs(settings, store.job_runs, CLOCK)
             parts = ActionContext(
                 store,
                 CLOCK,
                 signers,
-                refolder,
+                reprocessor,
                 SharedSignals(),
                 dialects,
                 jobs,

@@ -38,7 +38,7 @@ class QuarantineContext(Protocol):
     @property
     def clock(self) -> Clock: ...
     @property
-    def refolder(self) -> Reprocessor: ...
+    def reprocessor(self) -> Reprocessor: ...
     @property
     def signals(self) -> SharedSignals: ...
 
@@ -79,9 +79,9 @@ async def correct_row(parts: QuarantineContext, asked: Mapping[str, Any]) -> Ans
     return {"row": row, "state": state, "command": command}
 
 
-async def drop_row(parts: QuarantineContext, asked: Mapping[str, Any]) -> Answer:
+async def discard_row(parts: QuarantineContext, asked: Mapping[str, Any]) -> Answer:
     row = asked["row"]
-    await parts.store.quarantine.drop(row, asked["who"], asked["reason"])
+    await parts.store.quarantine.discard(row, asked["who"], asked["reason"])
     parts.signals.operator_decided.emit()
     return {"row": row, "state": "dropped"}
 
@@ -122,7 +122,7 @@ async def change_rows(parts: QuarantineContext, asked: Mapping[str, Any]) -> Ans
         done += await parts.store.quarantine.change(some, change)
         parts.signals.operator_decided.emit()
     if events := tuple(each.event for each in done if each.event is not None):
-        await parts.refolder.reprocess(Selection(events))
+        await parts.reprocessor.reprocess(Selection(events))
     states = Counter(each.state for each in done if each.state)
     problems = [{"row": e.id, "problem": e.problem} for e in done if e.problem]
     return {

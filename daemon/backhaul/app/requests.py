@@ -405,7 +405,7 @@ class Router:
         parts = parts_by_store(verb, asked, self._stores, self._connectors)
         if found is None and parts:
             return parts
-        if verb == "events/refold":
+        if verb == "events/reprocess":
             return [(store, asked) for store in await self._one_of_each()]
         if verb == "search/rebuild":  # the other owners only index their stores again
             only = {**asked, "only_wake": True}

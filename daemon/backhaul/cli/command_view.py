@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from backhaul.cli import output
 from backhaul.core.lifecycle import State
-from backhaul.store.commands import can_restock_unshipped, cli_words, possible_verbs
+from backhaul.store.commands import can_restock_unshipped, possible_verbs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,8 +48,8 @@ _COUNT_MEANS = {
     "restore": "a newer count replaces it, or you release it: backhaul stock release",
 }
 _SAYS = {
-    "settle": ("", "check the platform now, and again as push.check_after says"),
-    "settle --applied": (
+    "resolve": ("", "check the platform now, and again as push.check_after says"),
+    "resolve --applied": (
         ' --reason "…"',
         "mark it as applied, because you know it took effect",
     ),
@@ -58,7 +58,7 @@ _SAYS = {
         ' --reason "…"',
         "send it again, after showing the request and asking you",
     ),
-    "drop": (' --reason "…"', "reject it; it will not be sent"),
+    "discard": (' --reason "…"', "reject it; it will not be sent"),
 }
 
 
@@ -69,9 +69,9 @@ def next_steps(found: CommandDetail) -> list[str]:
 
 def _steps(found: CommandDetail) -> Iterator[tuple[str, str]]:
     for verb in possible_verbs(State(found.state)):
-        if verb == "settle" and found.sent_at is None:
+        if verb == "resolve" and found.sent_at is None:
             continue
-        word, _, option = cli_words(verb).partition(" ")
+        word, _, option = verb.partition(" ")
         more, meaning = _SAYS[verb]
         line = f"backhaul commands {word} {found.id[:8]} {option}".rstrip() + more
         yield line, meaning

@@ -244,7 +244,7 @@ def resolve_command(
     """
     how = How(config, reason or "", as_json, yes, dry_run)
     if not applied:
-        _decide_each(commands, where, "settle", BulkVerb.CHECK, how)
+        _decide_each(commands, where, "resolve", BulkVerb.CHECK, how)
         return
     if reason is None:
         raise typer.BadParameter(
@@ -252,7 +252,7 @@ def resolve_command(
         )
     if where is not None or commands is None or len(commands) != 1:
         raise typer.BadParameter("--applied is only for one command")
-    _decide(commands[0], config, "settle --applied", reason, as_json)
+    _decide(commands[0], config, "resolve --applied", reason, as_json)
 
 
 def park(
@@ -283,7 +283,7 @@ def discard(
     For a planned or uncertain command, type `backhaul commands park` first.
     """
     how = How(config, reason, as_json, yes, dry_run)
-    _decide_each(commands, where, "drop", BulkVerb.DISCARD, how)
+    _decide_each(commands, where, "discard", BulkVerb.DISCARD, how)
 
 
 def _decide_each(

@@ -42,7 +42,7 @@ class DeliveryDecision(StrEnum):
 
     RESEND = "resend"
     APPLIED = "applied"
-    DROP = "drop"
+    DISCARD = "discard"
     PARK = "park"
 
 
@@ -166,8 +166,8 @@ def resolve_delivery(
         typer.Option(
             "--as",
             help="resend: send a parked or rejected delivery again. applied: mark a"
-            " parked delivery as applied. drop: discard a parked delivery. park: stop a"
-            " planned or uncertain delivery until you decide.",
+            " parked delivery as applied. discard: close a parked delivery."
+            " park: stop a planned or uncertain delivery until you decide.",
         ),
     ],
     reason: ReasonOption,
@@ -185,7 +185,7 @@ def resolve_delivery(
         "who": who(),
         "reason": reason,
     }
-    done = change(config, "connectors/settle", asked)
+    done = change(config, "connectors/resolve", asked)
     if as_json:
         output.json(done)
     else:

@@ -77,7 +77,7 @@ def erase_customer(
         _ask(found, as_json)
     asked: dict[str, Any] = {"store": name, "customer": customer, "who": who()}
     asked["rewrite"] = rewrite
-    done = change(config, "customers/forget", asked)
+    done = change(config, "customers/erase", asked)
     texts = done.pop("texts")
     # This loads the HTTP client, which no other command here needs.
     from backhaul.cli import capture_and_replay

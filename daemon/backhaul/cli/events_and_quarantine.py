@@ -196,7 +196,7 @@ def reprocess(
             "choose events by number, --state or --since; or give --all alone"
         )
     asked = {**msgspec.to_builtins(selection), "who": who()}
-    states = change(config, "events/refold", asked)
+    states = change(config, "events/reprocess", asked)
     if as_json:
         output.json(states)
         return
@@ -332,7 +332,7 @@ def _is_one(rows: list[int] | None, where: Filter | None, dry_run: bool) -> bool
     return rows is not None and len(rows) == 1 and not dry_run
 
 
-_ONE = {RowVerb.RETRY: "retry", RowVerb.EDIT: "edit", RowVerb.DISCARD: "drop"}
+_ONE = {RowVerb.RETRY: "retry", RowVerb.EDIT: "edit", RowVerb.DISCARD: "discard"}
 """The names of the actions on one row."""
 
 

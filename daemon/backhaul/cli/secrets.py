@@ -84,7 +84,7 @@ def revoke_secret(
         "fingerprint": known_secret.fingerprint,
     }
     more = {"force": force, "undo": undo, "who": who()}
-    left = change(config, "secrets/drop", {**place, **more})
+    left = change(config, "secrets/revoke", {**place, **more})
     if as_json:
         output.json(left)
         return

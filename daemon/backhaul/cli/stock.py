@@ -42,7 +42,7 @@ def resume_targets(
     if store not in stores:
         known = ", ".join(stores)
         raise BackhaulError(f"no store is called {store!r}; the stores are: {known}")
-    was = change(config, "targets/resume", {"store": store, "who": who()})["was"]
+    was = change(config, "stock/resume", {"store": store, "who": who()})["was"]
     if as_json:
         output.json({"store": store, "was": was})
         return

@@ -47,7 +47,7 @@ class Cause(StrEnum):
     REPLACED = "replaced"
     PERSON_RESENDS = "person_resends"
     PERSON_CONFIRMS = "person_confirms"
-    PERSON_DROPS = "person_drops"
+    PERSON_DISCARDS = "person_drops"
     PERSON_PARKS = "person_parks"
     PERSON_ASKS = "person_asks"
 
@@ -78,7 +78,7 @@ TRANSITIONS: dict[tuple[State, Cause], State] = {
     (State.PARKED, Cause.PERSON_ASKS): State.UNCERTAIN,
     (State.PARKED, Cause.PERSON_RESENDS): State.PLANNED,
     (State.PARKED, Cause.PERSON_CONFIRMS): State.APPLIED,
-    (State.PARKED, Cause.PERSON_DROPS): State.REJECTED,
+    (State.PARKED, Cause.PERSON_DISCARDS): State.REJECTED,
     (State.REJECTED, Cause.PERSON_RESENDS): State.PLANNED,
 }
 """Every transition of a command; one that is not listed is a bug."""
@@ -123,7 +123,7 @@ class TargetCause(StrEnum):
     ADJUSTMENT_RESUMED = "adjustment_resumed"
     PERSON_RESENDS = "person_resends"
     PERSON_CONFIRMS = "person_confirms"
-    PERSON_DROPS = "person_drops"
+    PERSON_DISCARDS = "person_drops"
     PERSON_PARKS = "person_parks"
 
 
@@ -148,7 +148,7 @@ TARGET_TRANSITIONS: dict[tuple[TargetState, TargetCause], TargetState] = {
     (TargetState.PARKED, TargetCause.ADJUSTMENT_REJECTED): TargetState.DISCARDED,
     (TargetState.PARKED, TargetCause.PERSON_RESENDS): TargetState.WAITING,
     (TargetState.PARKED, TargetCause.PERSON_CONFIRMS): TargetState.APPLIED,
-    (TargetState.PARKED, TargetCause.PERSON_DROPS): TargetState.DISCARDED,
+    (TargetState.PARKED, TargetCause.PERSON_DISCARDS): TargetState.DISCARDED,
     (TargetState.DISCARDED, TargetCause.REACHED): TargetState.APPLIED,
     (TargetState.DISCARDED, TargetCause.ADJUSTMENT_RESUMED): TargetState.ADJUSTING,
     (TargetState.DISCARDED, TargetCause.PERSON_RESENDS): TargetState.WAITING,

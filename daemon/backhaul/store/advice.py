@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from backhaul.store.command_records import CommandDetail
 
-CHECK, RESEND, APPLIED, DISCARD = "settle", "resend", "settle --applied", "drop"
+CHECK, RESEND, APPLIED, DISCARD = "resolve", "resend", "resolve --applied", "discard"
 """The decisions that can be recommended, by their name in the audit log."""
 
 

@@ -323,20 +323,13 @@ class HistoryTags(Protocol):
 LONGEST_REASON = 500
 """In characters, because lists show reasons."""
 VERBS: Mapping[str, Cause] = {
-    "settle": Cause.PERSON_ASKS,
-    "settle --applied": Cause.PERSON_CONFIRMS,
+    "resolve": Cause.PERSON_ASKS,
+    "resolve --applied": Cause.PERSON_CONFIRMS,
     "park": Cause.PERSON_PARKS,
     "resend": Cause.PERSON_RESENDS,
-    "drop": Cause.PERSON_DROPS,
+    "discard": Cause.PERSON_DISCARDS,
 }
-"""Each decision, by its name in the audit log, with its cause."""
-CLI_WORDS: Mapping[str, str] = {
-    "settle": "resolve",
-    "settle --applied": "resolve --applied",
-    "drop": "discard",
-}
-"""The decisions that `backhaul commands` names differently."""
-
+"""Each decision, by its name in the audit log and on the command line."""
 
 RESTOCK_UNSHIPPED = "resend --restock-unshipped"
 """The decision to send a cancellation that restocks only what has not shipped."""
@@ -358,11 +351,6 @@ def possible_verbs(state: State) -> list[str]:
     return [verb for verb, cause in VERBS.items() if (state, cause) in TRANSITIONS]
 
 
-def cli_words(verb: str) -> str:
-    """Return the words of `backhaul commands` for a decision."""
-    return CLI_WORDS.get(verb, verb)
-
-
 def require_possible(command: Command, verb: str) -> None:
     """Raise BackhaulError with the possible decisions if this one is not."""
     verbs = possible_verbs(command.state)
@@ -371,8 +359,8 @@ def require_possible(command: Command, verb: str) -> None:
     if verb not in verbs:
         raise BackhaulError(
             f"command {command.id[:8]} is {command.state}, so the action"
-            f" {cli_words(verb)} is not possible. Possible actions:"
-            f" {', '.join(map(cli_words, verbs)) or 'none'}"
+            f" {verb} is not possible. Possible actions:"
+            f" {', '.join(verbs) or 'none'}"
         )
 
 

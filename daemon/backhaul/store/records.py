@@ -382,7 +382,7 @@ class Quarantine(Protocol):
         """
         ...
 
-    async def drop(self, id_: int, who: str, reason: str) -> None:
+    async def discard(self, id_: int, who: str, reason: str) -> None:
         """Discard a row: it stays readable, and Backhaul does not retry it.
 
         Backhaul ignores the record even if its connector submits it again. The commands

@@ -30,10 +30,10 @@ class CommandVerb(StrEnum):
 
 
 _VERBS = {
-    CommandVerb.RESOLVE: "settle",
-    CommandVerb.MARK_APPLIED: "settle --applied",
+    CommandVerb.RESOLVE: "resolve",
+    CommandVerb.MARK_APPLIED: "resolve --applied",
     CommandVerb.PARK: "park",
-    CommandVerb.DISCARD: "drop",
+    CommandVerb.DISCARD: "discard",
     CommandVerb.RESEND: "resend",
     CommandVerb.RESTOCK_UNSHIPPED: RESTOCK_UNSHIPPED,
 }
@@ -102,7 +102,7 @@ class DeliveryVerb(StrEnum):
 _DELIVERY_VERBS = {
     DeliveryVerb.RETRY: "resend",
     DeliveryVerb.MARK_APPLIED: "applied",
-    DeliveryVerb.DISCARD: "drop",
+    DeliveryVerb.DISCARD: "discard",
     DeliveryVerb.PARK: "park",
 }
 
@@ -134,7 +134,7 @@ async def decide_delivery(api: Api, call: Call) -> object:
         raise NotFound(f"there is no delivery {seq}; see /backhaul/v1/deliveries")
     verb = _DELIVERY_VERBS[call.body.verb]
     values = {"delivery": seq, "verb": verb, "reason": call.body.reason}
-    return await api.change(call, "connectors/settle", **values)
+    return await api.change(call, "connectors/resolve", **values)
 
 
 class EventSelection(Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,7 +156,7 @@ async def reprocess_events(api: Api, call: Call) -> object:
         raise BackhaulError("choose events by `ids`, `state` or `since`")
     state = asked.state and asked.state.value
     return await api.change(
-        call, "events/refold", ids=list(asked.ids), state=state, since=since
+        call, "events/reprocess", ids=list(asked.ids), state=state, since=since
     )
 
 

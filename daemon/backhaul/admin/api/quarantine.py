@@ -122,7 +122,7 @@ async def retry_row(api: Api, call: Call) -> object:
     row = await _row_of(api, call.asked.id)
     if row.source == "event":
         ids = [int(row.key)]
-        done = await api.change(call, "events/refold", ids=ids)
+        done = await api.change(call, "events/reprocess", ids=ids)
         states = ", ".join(f"{number} {state}" for state, number in done.items())
         return ChangedRow(row.id, f"processed again: {states or 'nothing'}")
     return await _change_row(api, call, "retry", reason=call.body.reason)
@@ -143,7 +143,7 @@ async def correct_row(api: Api, call: Call) -> object:
 
 async def discard_row(api: Api, call: Call) -> object:
     """Discard a row: it stays readable, and is not tried again."""
-    return await _change_row(api, call, "drop", reason=call.body.reason)
+    return await _change_row(api, call, "discard", reason=call.body.reason)
 
 
 async def _change_row(api: Api, call: Call, verb: str, **values: Any) -> object:

@@ -215,7 +215,7 @@ async def _change_secret(
     )
     force = page_request.form.get("force") == "yes"
     values = {"store": store, "fingerprint": name, "force": force, "undo": undo}
-    await context.change(page_request, "secrets/drop", **values)
+    await context.change(page_request, "secrets/revoke", **values)
     result = "is accepted again" if undo else "is revoked"
     page_request.session.add_notice("good", f"Webhook secret {name} {result}.")
     return page_request.redirect("/stores")
@@ -227,7 +227,7 @@ STORE_ROUTES = (
     Route("GET", "/stores/{store}/deliveries", Role.OPERATOR, show_deliveries),
     Route("GET", _ACTION, Role.OPERATOR, show_store_action),
     Route("POST", _ACTION, Role.OPERATOR, act_on_store),
-    Route("POST", "/secrets/drop", Role.OPERATOR, revoke_secret),
+    Route("POST", "/secrets/revoke", Role.OPERATOR, revoke_secret),
     Route("POST", "/secrets/accept", Role.OPERATOR, accept_secret),
 )
 

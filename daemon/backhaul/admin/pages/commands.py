@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 DECISIONS = {
-    "settle": (
+    "resolve": (
         "Check again",
         "Reads at the platform whether the command took effect, now and later.",
     ),
-    "settle --applied": (
+    "resolve --applied": (
         "Mark as applied",
         "Takes the command as done; nothing is sent. If it did not take effect, the"
         " change is missing in the store.",
@@ -48,7 +48,7 @@ DECISIONS = {
         "Cancels the order and restocks only the units that have not shipped.",
     ),
     "park": ("Park", "Stops sending and automatic checks until you decide."),
-    "drop": (
+    "discard": (
         "Discard",
         "Closes the command for good. If it did not take effect, the change is missing"
         " in the store.",
@@ -188,7 +188,7 @@ async def _command_of(context: PageContext, page_request: PageRequest) -> Comman
 
 
 def _makes_sense(verb: str, command: CommandDetail) -> bool:
-    return verb != "settle" or command.sent_at is not None
+    return verb != "resolve" or command.sent_at is not None
 
 
 def _timeline(command: CommandDetail) -> list[dict[str, Any]]:
@@ -276,7 +276,7 @@ async def resume_targets(
     store = page_request.form.get("store", "")
     if store not in context.services.settings.stores:
         raise BackhaulError(f"no store of the configuration is called {store!r}")
-    was = (await context.change(page_request, "targets/resume", store=store))["was"]
+    was = (await context.change(page_request, "stock/resume", store=store))["was"]
     cursor_of = f"they were stopped: {was}" if was else "they were not stopped"
     page_request.session.add_notice(
         "good", f"The stock counts of {store} run again; {cursor_of}."
@@ -299,7 +299,7 @@ async def release_targets(
 
 
 TARGET_ROUTES = (
-    Route("POST", "/targets/release", Role.OPERATOR, release_targets),
+    Route("POST", "/stock/release", Role.OPERATOR, release_targets),
     Route("GET", "/targets", Role.VIEWER, show_targets),
-    Route("POST", "/targets/resume", Role.OPERATOR, resume_targets),
+    Route("POST", "/stock/resume", Role.OPERATOR, resume_targets),
 )

@@ -84,7 +84,7 @@ async def reprocess(context: PageContext, page_request: PageRequest) -> web.Resp
     if await context.services.store.read(lambda reader: reader.event(id_)) is None:
         raise NotFound(f"No event has the number {id_}.")
     values = msgspec.to_builtins(Selection((id_,)))
-    states = await context.change(page_request, "events/refold", **values)
+    states = await context.change(page_request, "events/reprocess", **values)
     result = ", ".join(states) or "nothing, because its body has been deleted"
     page_request.session.add_notice("good", f"Reprocessed: {result}.")
     return page_request.redirect(f"/events/{id_}")
@@ -95,7 +95,7 @@ ROUTES = (
     Route("GET", "/events", Role.VIEWER, show_list),
     Route("GET", "/events.{form:csv|json}", Role.VIEWER, show_download),
     Route("GET", _ONE, Role.VIEWER, show_event),
-    Route("POST", f"{_ONE}/refold", Role.OPERATOR, reprocess),
+    Route("POST", f"{_ONE}/reprocess", Role.OPERATOR, reprocess),
 )
 
 

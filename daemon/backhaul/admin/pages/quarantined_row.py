@@ -30,7 +30,7 @@ DONE = {
     "edit": "was edited and is retried",
     "retry": "is retried",
     "correct": "is sent to the store as a further tracking number",
-    "drop": "is discarded",
+    "discard": "is discarded",
 }
 
 
@@ -97,7 +97,7 @@ async def change(context: PageContext, page_request: PageRequest) -> web.Respons
     verb = page_request.request.match_info["verb"]
     reason = page_request.form.get("reason", "").strip()
     values: dict[str, Any] = {"row": row.id, "reason": reason or DONE[verb]}
-    if verb == "drop" and not reason:
+    if verb == "discard" and not reason:
         raise BackhaulError("give a reason for discarding the row")
     if verb == "edit":
         values |= {
@@ -115,7 +115,7 @@ async def reprocess(context: PageContext, page_request: PageRequest) -> web.Resp
     if row.source != EVENT:
         raise BackhaulError(f"row {row.id} is not an event; use Retry")
     values = msgspec.to_builtins(Selection((int(row.key),)))
-    states = await context.change(page_request, "events/refold", **values)
+    states = await context.change(page_request, "events/reprocess", **values)
     result = ", ".join(states) or "nothing, because its body has been deleted"
     kind = "bad" if "quarantined" in states else "good"
     page_request.session.add_notice(kind, f"Event {row.key}: {result}.")

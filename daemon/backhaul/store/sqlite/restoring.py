@@ -54,8 +54,8 @@ _SAYS = "backhaul commands {} --reason 'before the restore'"
 _PARK = _SAYS.format("park {0}")
 _AGAIN = {
     "commands park": ("parked", ""),
-    "commands drop": ("dropped", _SAYS.format("discard {0}")),
-    "commands settle --applied": (
+    "commands discard": ("dropped", _SAYS.format("discard {0}")),
+    "commands resolve --applied": (
         "settled as applied",
         _SAYS.format("resolve {0} --applied"),
     ),

@@ -248,7 +248,7 @@ class AlertConditionsConformance(StoreConformance):
             "courier", "main", bad, None, lambda *_: Unmatched("", final=True)
         )
         rows = await store.read(lambda reader: reader.quarantine(9))
-        await store.quarantine.drop(rows[0].id, "ann", "seen")
+        await store.quarantine.discard(rows[0].id, "ann", "seen")
         assert (await conditions(store)).quarantined == 2
 
     async def test_the_backup_state_is_that_of_the_last_runs(

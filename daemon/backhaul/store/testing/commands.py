@@ -360,14 +360,14 @@ BEFORE: dict[State, tuple[Cause, ...]] = {
 }
 DECIDED = [
     (State.UNCERTAIN, "park", State.PARKED),
-    (State.UNCERTAIN, "settle", State.UNCERTAIN),
-    (State.PARKED, "settle", State.UNCERTAIN),
-    (State.PARKED, "settle --applied", State.APPLIED),
+    (State.UNCERTAIN, "resolve", State.UNCERTAIN),
+    (State.PARKED, "resolve", State.UNCERTAIN),
+    (State.PARKED, "resolve --applied", State.APPLIED),
     (State.PARKED, "resend", State.PLANNED),
-    (State.PARKED, "drop", State.REJECTED),
+    (State.PARKED, "discard", State.REJECTED),
     (State.REJECTED, "resend", State.PLANNED),
 ]
-VERBS = ("settle", "settle --applied", "park", "resend", "drop")
+VERBS = ("resolve", "resolve --applied", "park", "resend", "discard")
 IMPOSSIBLE = [
     (state, verb)
     for state in BEFORE
@@ -439,7 +439,7 @@ class DecisionsConformance(StoreConformance):
         id_ = await plan(store)
         await decide(store, id_, "park")
         with pytest.raises(BackhaulError, match="was not sent"):
-            await decide(store, id_, "settle")
+            await decide(store, id_, "resolve")
         assert await state_of(store, id_) == "parked"
 
     async def test_a_resent_command_is_sent_at_once_and_its_failures_restart(
@@ -458,7 +458,7 @@ class DecisionsConformance(StoreConformance):
         found = Check("2026-03-01T12:00:00.000Z", "absent", "why")
         change = Transition((Cause.UNKNOWN,), "not there yet")
         await store.uncertain.record_check(doubt, found, change)
-        await decide(store, doubt.command.id, "settle")
+        await decide(store, doubt.command.id, "resolve")
         (again,) = await store.uncertain.due("main", 9)
         assert again.checks == 0
 

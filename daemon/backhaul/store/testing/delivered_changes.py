@@ -320,7 +320,7 @@ class DeliveredChangesConformance(StoreConformance):
         await end(store, first, cause)
         if cause is Cause.UNKNOWN:
             await store.deliveries.decide(first.seq, "park", "ann", "seen")
-            await store.deliveries.decide(first.seq, "drop", "ann", "seen")
+            await store.deliveries.decide(first.seq, "discard", "ann", "seen")
         await show_level(store, 7, 2)
         assert await take(store, STOCK) == [("stock.changed", "var_1")]
 

@@ -66,7 +66,7 @@ TAKEN = replace(DONE, reference="R1")
 DECIDED = [
     (Cause.UNDECIDABLE, "resend", State.PLANNED),
     (Cause.UNDECIDABLE, "applied", State.APPLIED),
-    (Cause.UNDECIDABLE, "drop", State.REJECTED),
+    (Cause.UNDECIDABLE, "discard", State.REJECTED),
     (Cause.UNKNOWN, "park", State.PARKED),
 ]
 
@@ -221,7 +221,7 @@ class DeliveriesConformance(StoreConformance):
         first = await claim(store, ALL)
         await store.deliveries.record_outcome("books", first, outcome)
         assert await store.deliveries.claim(ALL) is None
-        await store.deliveries.decide(first.seq, "drop", "ann", "seen")
+        await store.deliveries.decide(first.seq, "discard", "ann", "seen")
         assert (await claim(store, ALL)).seq > first.seq
 
     async def test_an_outcome_is_recorded(self, store: Store, clock: TestClock) -> None:
@@ -299,9 +299,9 @@ class DeliveriesConformance(StoreConformance):
     async def test_an_impossible_decision_changes_nothing(self, store: Store) -> None:
         seq = await ended(store, Cause.CONFIRMED)
         with pytest.raises(BackhaulError, match="is not possible"):
-            await store.deliveries.decide(seq, "drop", "ann", "seen")
+            await store.deliveries.decide(seq, "discard", "ann", "seen")
         with pytest.raises(BackhaulError, match="there is no delivery"):
-            await store.deliveries.decide(seq + 1, "drop", "ann", "seen")
+            await store.deliveries.decide(seq + 1, "discard", "ann", "seen")
         assert (await listed(store))[0].state == "applied"
         assert await audit_entries(store) == []
 

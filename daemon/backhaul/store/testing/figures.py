@@ -179,7 +179,7 @@ class FiguresConformance(StoreConformance):
             "books", "main", bad, None, lambda *_: Unmatched("", final=False)
         )
         (row, _) = await store.read(lambda reader: reader.quarantine(9))
-        await store.quarantine.drop(row.id, "ann", "seen")
+        await store.quarantine.discard(row.id, "ann", "seen")
         await store.deliveries.subscribe(CUSTOMERS)
         for id_ in ("cus_1", "cus_2"):
             await show_customer(store, id_, "a@b.example")
@@ -333,7 +333,7 @@ class GaugesConformance(StoreConformance):
         assert await current(store, "records_waiting") == waiting
         assert await current(store, "quarantine_rows") == {("courier",): 1}
         (row,) = await store.read(lambda reader: reader.quarantine(9))
-        await store.quarantine.drop(row.id, "ann", "seen")
+        await store.quarantine.discard(row.id, "ann", "seen")
         assert await current(store, "quarantine_rows") == {}
         last = from_text(at(clock)).timestamp()
         found = await current(store, "last_record_timestamp_seconds")

@@ -218,7 +218,7 @@ class EventListsConformance(StoreConformance):
         shown = await store.read(lambda reader: reader.quarantined(event.id))
         assert shown is not None
         assert (shown.raw, shown.payload, shown.store) == (b"body", None, None)
-        await store.quarantine.drop(record.id, "ann", "seen")
+        await store.quarantine.discard(record.id, "ann", "seen")
         left = await store.read(lambda reader: reader.quarantine(9))
         assert [each.id for each in left] == [event.id]
         shown = await store.read(lambda reader: reader.quarantined(record.id))

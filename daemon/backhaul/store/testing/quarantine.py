@@ -160,7 +160,7 @@ class QuarantineRowsConformance(StoreConformance):
         second = await bad_record(store, document(), "second")
         third = await bad_event(store)
         await store.quarantine.retry(first, None, "ann", "seen")
-        await store.quarantine.drop(third, "ann", "seen")
+        await store.quarantine.discard(third, "ann", "seen")
         assert await listed(store) == [second]
         counts = await store.read(lambda reader: reader.counts())
         assert counts.quarantined == 1
@@ -317,13 +317,13 @@ class QuarantineActionsConformance(StoreConformance):
 
     async def test_a_dropped_record_stays_dropped(self, store: Store) -> None:
         id_ = await bad_record(store, document())
-        await store.quarantine.drop(id_, "ann", "a test row")
+        await store.quarantine.discard(id_, "ann", "a test row")
         assert (await quarantined(store, id_)).state == "dropped"
         assert (await record_state(store))[0] == "dropped"
         (entry,) = await audit_entries(store)
         assert in_brief(entry) == (
             "ann",
-            "quarantine drop",
+            "quarantine discard",
             f"row {id_} (courier file:row): a test row",
         )
         new = NewRecord("row", document(), "a;b", "", "file:row")
@@ -467,4 +467,4 @@ async def correct(store: Store, id_: int) -> str:
 
 async def drop(store: Store, id_: int) -> None:
     """Discard a row."""
-    await store.quarantine.drop(id_, "ann", "seen")
+    await store.quarantine.discard(id_, "ann", "seen")

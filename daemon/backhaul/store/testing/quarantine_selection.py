@@ -100,7 +100,7 @@ class QuarantineSelectionConformance(StoreConformance):
         kept = await failed(store, "kept", {"sku": "A"})
         dropped = await failed(store, "dropped", {"sku": "A"})
         retried = await failed(store, "retried", {"sku": "A"})
-        await store.quarantine.drop(dropped, "ann", "seen")
+        await store.quarantine.discard(dropped, "ann", "seen")
         await store.quarantine.retry(retried, None, "ann", "seen")
         assert await selected(store) == [kept]
         assert await selected(store, state="open") == [kept]
@@ -273,7 +273,7 @@ class QuarantineChangesConformance(StoreConformance):
         await bad_record(store, None, "bad")
         await bad_record(store, None, "kept", can_apply=True)
         await bad_event(store, name="outlet")
-        await store.quarantine.drop(rows[0], "ann", "seen")
+        await store.quarantine.discard(rows[0], "ann", "seen")
         wanted = Filter(state="any")
         found = await store.read(lambda reader: reader.quarantine_selected(wanted))
         assert [(x.store, x.state, x.content, x.rows) for x in found] == [

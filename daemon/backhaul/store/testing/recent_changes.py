@@ -78,7 +78,7 @@ class RecentChangesConformance(StoreConformance):
         (row,) = await seen(store, begin, "quarantine")
         assert row == ("quarantine", row[1], "open")
         begin = await places(store)
-        await store.quarantine.drop(int(row[1]), "ann", "a test")
+        await store.quarantine.discard(int(row[1]), "ann", "a test")
         assert await seen(store, begin, "audit") == [("quarantine", row[1], "dropped")]
 
     async def test_other_audit_entries_only_move_the_place(self, store: Store) -> None:

@@ -346,7 +346,7 @@ class UnreadableOrdersConformance(StoreConformance):
         assert shown.row is not None
         clock.advance(5)
         last_claim = at(clock, -1)
-        await store.quarantine.drop(shown.row, "ann", "seen")
+        await store.quarantine.discard(shown.row, "ann", "seen")
         assert [each.order_id for each in await listed(store)] == ["ord_2"]
         assert await store.commands.next_due("main", last_claim) == at(clock)
         assert await claimed_ids(store) == [command]

@@ -242,7 +242,7 @@ class ReprocessingConformance(StoreConformance):
     ) -> None:
         await append(store, "quarantined")
         await folded_bodies(store)
-        await store.quarantine.drop(1, "ann", "seen")
+        await store.quarantine.discard(1, "ann", "seen")
         report = await reprocess_with(store, to("quarantined"))
         assert report.states == ("quarantined",)
         assert [row[:2] for row in quarantine(store)] == [("1", "dropped")]

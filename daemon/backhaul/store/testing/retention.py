@@ -85,7 +85,7 @@ class RetentionConformance(StoreConformance):
         assert (await prune(store, clock)).erased == 0
         assert (await event_detail(store, bad)).body == b"body"
         (row,) = await store.read(lambda reader: reader.quarantine(9))
-        await store.quarantine.drop(row.id, "ann", "seen")
+        await store.quarantine.discard(row.id, "ann", "seen")
         assert (await prune(store, clock)).erased == 1
         assert (await event_detail(store, bad)).body == b""
         shown = await store.read(lambda reader: reader.quarantined(row.id))
@@ -189,7 +189,7 @@ class OldCountsConformance(StoreConformance):
         await show_level(store, 10)
         await count(store, 3, 10)
         (target,) = await due(store)
-        for verb in ("park", "settle --applied"):
+        for verb in ("park", "resolve --applied"):
             decision = Decision(target.id, verb, "ann", "seen")
             await store.decisions.decide(decision, None)
         await applied(store, 20)

@@ -150,7 +150,7 @@ class ParcelTrackingConformance(MirrorTests):
         assert "parcel T-1 came back (courier)" in found.reason
 
     @pytest.mark.parametrize(
-        ("action", "state"), [("resend", "planned"), ("drop", "rejected")]
+        ("action", "state"), [("resend", "planned"), ("discard", "rejected")]
     )
     async def test_what_an_operator_decided_about_a_proposal_stays(
         self, action: str, state: str, store: Store

@@ -119,7 +119,7 @@ class UncertainCommandsConformance(StoreConformance):
     ) -> None:
         first, second = [(await sent(store, Cause.UNDECIDABLE)).id for _ in range(2)]
         for id_ in (second, first):
-            await store.decisions.decide(Decision(id_, "settle", "ann", "why"))
+            await store.decisions.decide(Decision(id_, "resolve", "ann", "why"))
         assert await due_ids(store) == [first]
         await store.decisions.decide(Decision(first, "park", "ann", "why"))
         assert await due_ids(store) == [second]
@@ -129,7 +129,7 @@ class UncertainCommandsConformance(StoreConformance):
     ) -> None:
         first = await sent(store, Cause.UNDECIDABLE)
         await sent(store)
-        await store.decisions.decide(Decision(first.id, "settle", "ann", "why"))
+        await store.decisions.decide(Decision(first.id, "resolve", "ann", "why"))
         assert await state_of(store, first.id) == "uncertain"
         assert await due_ids(store) == []
         assert await store.uncertain.next_due("main") is None

@@ -66,13 +66,13 @@ _DAMAGED = (
     "the changed object is damaged in the database and is being refetched; resend the"
     " delivery then"
 )
-_DAMAGED_ROW = "the delivery is damaged in the database and cannot be sent; drop it"
+_DAMAGED_ROW = "the delivery is damaged in the database and cannot be sent; discard it"
 _INTERRUPTED = "the daemon stopped while the connection received this delivery"
 _UNDER_WAY = frozenset({State.SENDING, State.UNCERTAIN})
 _VERBS = {
     "resend": Cause.PERSON_RESENDS,
     "applied": Cause.PERSON_CONFIRMS,
-    "drop": Cause.PERSON_DROPS,
+    "discard": Cause.PERSON_DISCARDS,
     "park": Cause.PERSON_PARKS,
 }
 MOST_SKIPPED = 50

@@ -278,7 +278,7 @@ class SqlQuarantine(Family):
         return command.id
 
     @write
-    def drop(self, connection: Connection, id_: int, who: str, reason: str) -> None:
+    def discard(self, connection: Connection, id_: int, who: str, reason: str) -> None:
         row = _find(connection, id_, _MAY_DROP, events=True)
         _drop(connection, row, who, reason, self._now())
 
@@ -338,7 +338,7 @@ def _drop(
         unreadable_orders.discard(connection, int(row.key), now)
     connection.execute(_DROP, _key(row))
     _close(connection, row, "dropped")
-    _add_entry(connection, row, AuditEntry(who, "drop", reason), now)
+    _add_entry(connection, row, AuditEntry(who, "discard", reason), now)
     return "dropped"
 
 

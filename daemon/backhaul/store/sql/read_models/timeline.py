@@ -164,7 +164,7 @@ _WORK = f"""
              ELSE ', ' || {_SECONDS} || ' s after it was sent' END, NULL, 4
     FROM echoes e JOIN commands c ON c.id = e.command_id WHERE {_COMMAND}
     UNION ALL
-    SELECT l.at, 'look ' || l.number, 'for ' || substr(l.command_id, 1, 8), l.found,
+    SELECT l.at, 'check ' || l.number, 'for ' || substr(l.command_id, 1, 8), l.found,
            l.reason, NULL, 3
     FROM resolution_checks l JOIN commands c ON c.id = l.command_id WHERE {_COMMAND}
     UNION ALL
