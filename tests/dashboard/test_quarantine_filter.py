@@ -58,7 +58,7 @@ async def test_counts_and_groups_lead_to_their_rows(office: Office) -> None:
     found = links(page)
     for text, rows in (
         ("3 rows: unknown SKU LAMP 2", 3),
-        ("1 row: value MUG: about MUG", 1),
+        ("1 row: invalid value MUG: about MUG", 1),
         ("unknown SKU 3", 3),
         ("Open 4", 4),
         ("Discarded 0", 0),
@@ -82,11 +82,11 @@ async def test_rows_with_a_wrong_value_are_grouped_by_their_cause(
         )
     browser = await office.browser("vera")
     found = links(html.unescape(await browser.read("/quarantine")))
-    page = await browser.read(found['2 rows: value: no "EATEN"'])
+    page = await browser.read(found['2 rows: invalid value: no "EATEN"'])
     assert shown(page) == 2
-    again = links(html.unescape(page))['2 rows: value: no "EATEN"']
+    again = links(html.unescape(page))['2 rows: invalid value: no "EATEN"']
     assert shown(await browser.read(again)) == 2
-    assert shown(await browser.read(found["1 row: value: no 'LOST'"])) == 1
+    assert shown(await browser.read(found["1 row: invalid value: no 'LOST'"])) == 1
 
 
 async def test_the_filter_that_is_typed_is_the_address(office: Office) -> None:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
+from msgspec.structs import replace
 from playwright.async_api import expect
 
 from backhaul.store.records import ReasonClass
 from dashboard.test_decisions import set_aside, state
 from dashboard.test_operator_actions import secrets
 from dashboard.test_quarantine_filter import fail
+from dashboard.test_quarantined_row import BOGUS, unread
 from scenes import payloads
 from scenes.browser import Visit, open_visit
 from scenes.dashboard import PASSWORD, Office, open_office
@@ -228,7 +230,7 @@ async def test_each_role_is_offered_its_actions(office: Office, visit: Visit) ->
 async def faults_of(
     office: Office, page: Page, paths: Iterable[str]
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """Return serious faults of accessibility, and the pages too wide for a phone."""
+    """Return serious faults of accessibility, and the pages that are too wide."""
     faults, wide = [], []
     for path in paths:
         await go(office, page, path)
@@ -238,10 +240,10 @@ async def faults_of(
             for each in found.response["violations"]
             if each["impact"] in SERIOUS
         ]
-        await page.set_viewport_size(PHONE)  # type: ignore[arg-type]  # it is one
-        if await page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            wide.append(path)
-        await page.set_viewport_size(DESK)  # type: ignore[arg-type]  # it is one
+        for size in (PHONE, DESK):
+            await page.set_viewport_size(size)  # type: ignore[arg-type]  # it is one
+            if await page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                wide.append(path)
     return faults, wide
 
 
@@ -253,6 +255,7 @@ async def test_no_page_has_a_serious_accessibility_fault(
     await fill(office)
     command = await office.plan(state="parked")
     row = await set_aside(office)
+    await unread(office, replace(BOGUS, reason=f"{BOGUS.reason}{', MORE' * 40}"))
     await secrets(office, used=None)
     await office.store.targets.stop("main", "a step moved what it did not name")
     visit.watch.refusals.add(404)
