@@ -138,7 +138,7 @@ async def test_rows_with_the_same_wrong_value_are_edited_at_once(
         "/quarantine/1/alike", **sent, **{"field:reason": "DAMAGED"}
     )
     page = await browser.read(answer.headers["Location"])
-    assert "3 rows: tried again as records, with the values that were read" in page
+    assert "3 rows: edited and retried; rows that match become commands" in page
     assert page.count("<td>BOGUS → DAMAGED</td>") == 3
     form = fields(page) | {"field": "reason", "value": "DAMAGED"}
     assert (await browser.post("/quarantine/change", **form)).status == 303
@@ -214,7 +214,7 @@ async def test_a_single_edit_is_applied_to_all_rows_alike(office: Office) -> Non
     changes = {"field:sku": "LAMP-02", "field:delta": "1"}
     answer = await browser.post("/quarantine/1/alike", **changes)
     page = await browser.read(answer.headers["Location"])
-    assert "3 rows: edited and matched again" in page
+    assert "3 rows: edited and retried" in page
     sent = fields(page) | {"field": "sku", "value": "LAMP-02"}
     assert (await browser.post("/quarantine/change", **sent)).status == 303
     states = rows_of(office.path, "quarantine", "subject", "state")

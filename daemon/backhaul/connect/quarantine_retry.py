@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backhaul.store.records import Records
 
 
-_READ = "tried again as records, with the values that were read and your edit"
+_EDITED = "edited and retried; rows that match become commands"
 _UNREAD = "unchanged: Backhaul could not read them as records; edit each one"
 _CLOSED = "unchanged: they are no longer open, or were used"
 _ANSWERED = (
@@ -30,7 +30,7 @@ _ANSWERED = (
     " whether to ship a further parcel"
 )
 _ZEROED = "applied: SKUs that these full stock lists leave out are set to 0"
-_DISCARDED = "discarded, also if their connector submits them again"
+_DISCARDED = "discarded; if their connector sends the same rows again, nothing happens"
 _RESULTS: Mapping[RowVerb, Mapping[str, tuple[bool, str]]] = {
     RowVerb.RETRY: {
         "record": (True, "matched again; rows that match now become commands"),
@@ -42,12 +42,12 @@ _RESULTS: Mapping[RowVerb, Mapping[str, tuple[bool, str]]] = {
         "bad": (False, _UNREAD),
     },
     RowVerb.EDIT: {
-        "record": (True, "edited and matched again; rows that match become commands"),
+        "record": (True, _EDITED),
         "question": (True, f"edited, and {_ANSWERED}"),
         "list": (True, f"edited, and {_ZEROED}"),
         "event": (False, "unchanged: these are events, which cannot be edited"),
         "kept": (False, "unchanged: their connector keeps them, without fields"),
-        "read": (True, _READ),
+        "read": (True, _EDITED),
         "bad": (False, _UNREAD),
     },
     RowVerb.DISCARD: {
