@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import shutil
+import socket
 import tempfile
 from contextlib import asynccontextmanager
 from functools import partial
@@ -140,6 +142,20 @@ async def test_an_answer_of_another_version_is_reported(control: Control) -> Non
         await ask_in_thread(partial(control.get, "/api/of/tomorrow"))
     with pytest.raises(Busy, match="answered 503"):
         await ask_in_thread(partial(control.get, "/readyz"))
+
+
+def test_the_socket_of_a_daemon_that_ended_leaves_nothing_open(folder: Path) -> None:
+    """Python warns of a socket that is not closed, which fails the tests of users."""
+    with socket.socket(socket.AF_UNIX) as ended:
+        ended.bind(str(folder / SOCKET_NAME))
+    with pytest.raises(NoDaemon):
+        Control(folder).get("/healthz")
+    gc.collect()
+
+
+def test_a_path_that_is_too_long_for_a_socket_has_no_daemon(folder: Path) -> None:
+    with pytest.raises(NoDaemon):
+        Control(folder / ("x" * 200)).get("/healthz")
 
 
 def test_a_missing_daemon_is_reported(folder: Path) -> None:

@@ -60,7 +60,7 @@ class Hall:
     async def comes_back(self) -> None:
         """End what a test put between the page and its server."""
         self.visit.watch.complaints.clear()
-        await self.page.unroute("**/scan")
+        await self.page.unroute_all(behavior="wait")
         await self.page.evaluate("dispatchEvent(new Event('online'))")
 
     async def choose(self, mode: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -64,7 +66,7 @@ class Control:
     def _request(
         self, method: str, path: str, asked: object, seconds: float | None
     ) -> Iterator[httpx.Response]:
-        if not self._socket.exists():
+        if not self._is_served():
             raise self._nobody()
         # Imported late: it loads slowly, and most commands send no request.
         import httpx
@@ -84,6 +86,19 @@ class Control:
             raise ConnectionLost(
                 f"the connection to the daemon was lost: {error}"
             ) from None
+
+    def _is_served(self) -> bool:
+        """Return False if there is no socket, or the one of a daemon that has ended.
+
+        httpx would not close the connection that is refused.
+        """
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            try:
+                found = probe.connect_ex(str(self._socket))
+            except OSError:  # the path is too long for a socket
+                return False
+        return found not in {errno.ENOENT, errno.ECONNREFUSED}
 
     def _nobody(self) -> NoDaemon:
         return NoDaemon(
