@@ -49,6 +49,10 @@ FIGURES = {
         "rate with a backlog to rate without",
         "rate beside a blocked lane to rate without",
     },
+    "push-far": {
+        "rate on kept connections to rate on new ones",
+        "ratio to bare, connections kept by both",
+    },
     "append-postgres": {"ratio to SQLite", "PostgreSQL"},
     "fold-postgres": {"ratio to SQLite", "PostgreSQL"},
     "fold-large-postgres": {"changed, rate at many to rate at few"},

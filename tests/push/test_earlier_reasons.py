@@ -98,7 +98,7 @@ async def test_the_reason_for_parking_outlasts_later_attempts(
         await decide(stage, "resend", command)
         await stage.await_state(command, "applied")
     states = [(each["state"], each["reason"]) for each in earlier(stage, command)]
-    assert states == [("parked", SAID), ("rejected", "drop by kim: seen")]
+    assert states == [("parked", SAID), ("rejected", "discard by kim: seen")]
     first, second = (request.body for request in stage.server.commands)
     assert earlier(stage, command)[0]["request"].encode() == first != second
     proof = json.loads(stage.column("evidence", command))

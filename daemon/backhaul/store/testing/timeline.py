@@ -200,8 +200,10 @@ class TimelineConformance(StoreConformance):
             ("attempt 1", short, "no answer"),
             ("attempt 2", short, "sending"),
         ]
-        look = await entry(store, "order", "ord_1", "look")
-        assert (look.what, look.state, look.detail) == ("look 1", "absent", "no parcel")
+        seen = await entry(store, "order", "ord_1", "check")
+        assert (seen.what, seen.state, seen.detail) == (
+            *("check 1", "absent", "no parcel"),
+        )
 
     async def test_a_decision_shows_who_made_it_and_why(
         self, store: Store, clock: TestClock
