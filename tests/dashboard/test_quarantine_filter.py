@@ -71,7 +71,11 @@ async def test_rows_with_a_wrong_value_are_grouped_by_their_cause(
     office: Office,
 ) -> None:
     """The reason says what is wrong; all of them have one class and no subject."""
-    for key, reason in (("a", 'no "EATEN"'), ("b", 'no "EATEN"'), ("c", "no 'LOST'")):
+    for key, reason in (
+        ("a", 'no "EATEN"; use OTHER'),
+        ("b", 'no "EATEN"; use OTHER'),
+        ("c", "no 'LOST'"),
+    ):
         record = NewRecord(key, None, "raw", reason, f"{key}.csv")
         await office.store.records.accept(
             "erp",
