@@ -80,6 +80,7 @@ SELDOM = (
     "test_tryton.py::TestWriting::test_cancellation_anywhere",
     "test_n8n.py::test_each_order_is_fulfilled_once",
     "test_tryton_erp.py::test_an_order_is_one_sale_though_both_are_killed",
+    "test_file_drop_azure.py::",
 )
 """Long, and much like others that run each time, or large to install: only `make
 faults` has them."""

@@ -53,6 +53,12 @@ _ADVICE: Mapping[str, str] = {
     "AuthorizationHeaderMalformed": "the bucket is in another region; correct region",
     "IllegalLocationConstraintException": "the bucket is in another region; correct"
     " region",
+    "ContainerNotFound": "there is no such container; correct folder, or access_key",
+    "AuthenticationFailed": "secret_key does not fit access_key; correct secret_key",
+    "AuthorizationFailure": "access is denied; correct access_key and secret_key, or"
+    " let the storage account accept requests from this machine",
+    "AuthorizationPermissionMismatch": "access is denied; give this machine the role"
+    " Storage Blob Data Contributor on the container",
 }
 _CONNECTING = (
     ("dns error", "its name cannot be resolved; correct endpoint or region"),
@@ -271,6 +277,8 @@ def reason_of(error: Exception, server: str) -> str:
         known = {"403": "AccessDenied", "404": "NoSuchBucket"}
         advice = _ADVICE.get(known.get(status[1][:3], ""), "try again later")
         return f"{status[1].strip()}: {advice}"
+    if "Invalid Access Key" in text:
+        return "secret_key is not the key of a storage account, which is base64"
     for sign, meaning in _CONNECTING:
         if sign in text:
             return f"{server} cannot be reached: {meaning}"
