@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aio_pika
+from yarl import URL
 
 from scenes.loop_guard import on_purpose
 from scenes.mosquitto import free_port, listens
@@ -125,9 +126,13 @@ class RabbitMq:
     async def connected(self) -> AsyncIterator[AbstractChannel]:
         """Connect as a user with all permissions."""
         url = f"amqp://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{VHOST}"
-        connection = await aio_pika.connect(url)
-        async with connection:
+        connection = aio_pika.Connection(URL(url))
+        try:
+            await connection.connect()
             yield await connection.channel()
+        finally:
+            # The library itself leaves one open that it could not connect.
+            await connection.close()
 
 
 @contextmanager

@@ -116,8 +116,12 @@ class Link:
     async def close(self) -> None:
         """Close channel and connection; the broker requeues what it has not acked."""
         self._end(None)
-        if self._connection is not None:
-            await close_soon(self._connection.close)
+        connection = self._connection
+        if connection is not None:
+            await close_soon(connection.close)
+            if not connection.is_closed:
+                # The broker did not answer, so the library does not count it as closed.
+                await close_soon(connection.close)
 
     def lose(self, why: str) -> None:
         """Count the connection as lost."""
