@@ -196,6 +196,10 @@ class Transport:
         return self._reads, self._commands, self._kept
 
     @property
+    def _sender(self) -> httpx.AsyncClient:
+        return self._kept if self._noted.keeps_connections else self._commands
+
+    @property
     def _key(self) -> str:
         return self._reads.headers["Authorization"].removeprefix("Bearer ")
 
@@ -346,9 +350,7 @@ class Transport:
             if not may_send():
                 self.budget.give_back(int(room))
                 raise SendingEnded(ENDED)
-            keeps = self._noted.keeps_connections
-            client = self._kept if keeps else self._commands
-            return await self._exchange(client, request, room_taken=room)
+            return await self._exchange(self._sender, request, room_taken=room)
 
         try:
             answer = await _tried(retrying, leave)
