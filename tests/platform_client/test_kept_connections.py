@@ -17,7 +17,7 @@ from platform_client.test_transport import (
     reset,
     saying_then_closing,
 )
-from scenes.scripted_platform import Connection, Request, saying, serving
+from scenes.scripted_platform import Connection, Request, message, saying, serving
 
 if TYPE_CHECKING:
     from scenes.scripted_platform import Behave
@@ -93,3 +93,30 @@ async def test_nothing_leaves_on_a_kept_connection_without_the_right_to_send(
                 PATH, BODY, "key-2", may_send=lambda: next(rights, False)
             )
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        message(201, b'{"data":"again"}'),
+        message(408, b"", Connection="close"),
+        b"{}",
+    ],
+    ids=["a second response", "an idle timeout", "a body"],
+)
+async def test_bytes_behind_a_response_are_not_taken_for_the_next(
+    more: bytes, connect: Connect
+) -> None:
+    parts = [GOOD + more, GOOD]
+
+    async def behave(_: Request, connection: Connection) -> None:
+        await connection.send(parts.pop(0))
+
+    async with serving(behave) as server:
+        transport = connect(server.url)
+        transport.keep_connections(keep=True)
+        answers = [await transport.send(PATH, BODY, f"key-{n}") for n in range(2)]
+        assert [(each.status, each.body) for each in answers] == [
+            (200, b'{"data":{}}'),
+        ] * 2
+        assert server.connections == 2

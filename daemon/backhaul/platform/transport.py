@@ -61,7 +61,7 @@ _THROTTLED_SECONDS = 300.0
 REPORTED_PAUSE_SECONDS = 60.0
 """A pause that is longer is reported to operators."""
 KEPT_SECONDS = 2.0
-"""How long an open connection for commands may be idle: less than platforms allow."""
+"""After so long a connection for commands is not used again: platforms close them."""
 
 
 FIRST_BYTE = "http11.send_request_headers.started"
@@ -397,6 +397,8 @@ class Transport:
             try:
                 body = await self._read(response)
                 came = str(response.status_code)
+                if client is self._kept and _is_followed(response):
+                    await response.extensions["network_stream"].aclose()
             finally:
                 await response.aclose()
                 # The stream refers to the response: a cycle would delay freeing both.
@@ -459,6 +461,19 @@ class Transport:
                     f"the platform's response is longer than {limit} bytes"
                 )
         return bytes(body)
+
+
+def _is_followed(response: httpx.Response) -> bool:
+    """Return True if bytes came after a response, or if that cannot be seen.
+
+    They would be taken for the next response. Only the hidden parser knows of them.
+    """
+    try:
+        stream: Any = response.stream
+        connection = stream._stream._httpcore_stream._stream._connection
+        return bool(connection._h11_state.trailing_data[0])
+    except AttributeError:
+        return True
 
 
 async def _tried(
