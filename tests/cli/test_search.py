@@ -52,7 +52,8 @@ def test_a_daemon_that_cannot_be_reached_keeps_its_database(office: Office) -> N
 
 def test_without_words_the_last_changes_are_listed(office: Office) -> None:
     product = payloads.envelope("products/create", payloads.product())
-    asyncio.run(fill(office, product))
+    moved = payloads.envelope("inventory/level_update", payloads.stock_change())
+    asyncio.run(fill(office, product, moved))
 
     def titles(*arguments: str) -> list[tuple[str, str]]:
         found = in_process("search", *arguments, "--json", config=office.config).json()

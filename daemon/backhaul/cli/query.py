@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from backhaul.cli import output
 from backhaul.cli.context import (
@@ -357,12 +358,14 @@ def search(
 def _latest_changes(
     known: Reader, kind: SearchKind | None, limit: int
 ) -> list[ChangedObject]:
-    """Return the objects that changed last, each once."""
+    """Return the objects that changed last, each once; stock counts as its product."""
     found: dict[tuple[str, str, str], ChangedObject] = {}
     before: int | None = None
     while len(found) < limit:
         rows = known.latest_changes(kind, limit, before)
         for row in rows:
+            if row.kind == "level":
+                row = replace(row, kind=SearchKind.PRODUCT.value)
             found.setdefault((row.kind, row.store, row.id), row)
         full = len(rows) == limit
         before = rows[-1].change if full else known.not_searched(before)
