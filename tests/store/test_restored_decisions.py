@@ -26,18 +26,18 @@ DROP = "backhaul commands discard {} --reason 'before the restore'"
 CONFIRM = "backhaul commands resolve {} --applied --reason 'before the restore'"
 SINCE_OPEN = {
     "parked": (["park"], f"parked is open again: {PARK}"),
-    "dropped": (["park", "discard"], f"dropped is open again: {PARK} && {DROP}"),
+    "dropped": (["park", "discard"], f"discarded is open again: {PARK} && {DROP}"),
     "confirmed": (
         ["park", "resolve --applied"],
-        f"settled as applied is open again: {PARK} && {CONFIRM}",
+        f"marked as applied is open again: {PARK} && {CONFIRM}",
     ),
     "sent again": (["park", "resend"], None),
 }
 SINCE_PARKED = {
-    "dropped": (["discard"], f"dropped is parked again: {DROP}"),
+    "dropped": (["discard"], f"discarded is parked again: {DROP}"),
     "confirmed": (
         ["resolve --applied"],
-        f"settled as applied is parked again: {CONFIRM}",
+        f"marked as applied is parked again: {CONFIRM}",
     ),
     "sent again": (["resend"], None),
     "sent again and parked": (["resend", "park"], None),
@@ -147,7 +147,7 @@ async def test_of_a_count_that_is_parked_again_with_its_adjustment_too(
     backup = backed_up(store)
     await decide(store, step, "discard")
     await decide(store, count, "resend", "park", "resolve --applied")
-    confirmed = f"settled as applied is parked again: {CONFIRM.format(step)}"
+    confirmed = f"marked as applied is parked again: {CONFIRM.format(step)}"
     assert await restored_commands(store, backup) == (
         f"a command that was {confirmed}",
     )

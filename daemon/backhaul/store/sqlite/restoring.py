@@ -54,9 +54,9 @@ _SAYS = "backhaul commands {} --reason 'before the restore'"
 _PARK = _SAYS.format("park {0}")
 _AGAIN = {
     "commands park": ("parked", ""),
-    "commands discard": ("dropped", _SAYS.format("discard {0}")),
+    "commands discard": ("discarded", _SAYS.format("discard {0}")),
     "commands resolve --applied": (
-        "settled as applied",
+        "marked as applied",
         _SAYS.format("resolve {0} --applied"),
     ),
 }
