@@ -121,6 +121,17 @@ async def test_a_value_that_is_not_valid_is_refused_in_the_preview(
     assert page.count("<td>unchanged</td>") == 2
 
 
+async def test_no_change_is_shown_for_a_row_that_stays(office: Office) -> None:
+    await lamps(office, 2)
+    browser = await office.browser("otto")
+    page = await shown(browser, "retry", where="id=1")
+    assert (await confirm(browser, page)).status == 303
+    every = "reason=unknown_sku state=any"
+    page = await shown(browser, "edit", where=every, field="sku", value="LAMP-20")
+    assert "1 row: unchanged: they are no longer open" in page
+    assert page.count("LAMP-2 → LAMP-20") == 1
+
+
 async def test_the_fields_of_the_first_record_are_offered(office: Office) -> None:
     await lamps(office, 1)
     browser = await office.browser("otto")

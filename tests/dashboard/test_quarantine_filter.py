@@ -75,6 +75,10 @@ async def test_rows_with_a_wrong_value_are_grouped_by_their_cause(
         ("a", 'no "EATEN"; use OTHER'),
         ("b", 'no "EATEN"; use OTHER'),
         ("c", "no 'LOST'"),
+        ("d", 'The reason: no "EATEN"; use OTHER or DAMAGED'),
+        ("e", "too many; at most 5"),
+        ("f", "too many; at most 50"),
+        ("g", "x" * 9_000),
     ):
         record = NewRecord(key, None, "raw", reason, f"{key}.csv")
         await office.store.records.accept(
@@ -90,7 +94,9 @@ async def test_rows_with_a_wrong_value_are_grouped_by_their_cause(
     assert shown(page) == 2
     again = links(html.unescape(page))['2 rows: invalid value: no "EATEN"']
     assert shown(await browser.read(again)) == 2
-    assert shown(await browser.read(found["1 row: invalid value: no 'LOST'"])) == 1
+    for cause in ("no 'LOST'", "too many; at most 5", f"{'x' * 159}…"):
+        page = await browser.read(found[f"1 row: invalid value: {cause}"])
+        assert shown(page) == 1, cause
 
 
 async def test_the_filter_that_is_typed_is_the_address(office: Office) -> None:

@@ -20,7 +20,6 @@ from backhaul.store.filters import (
     terms_of,
     value_of,
     with_term,
-    with_words,
 )
 from backhaul_sdk.files import formula_safe
 
@@ -170,12 +169,9 @@ class FilterBox(Struct, frozen=True):
         """The names of the fields."""
         return list(self.listing.allowed)
 
-    def address(self, words: str = "", **terms: str | None) -> str:
-        """Return the address of the page under the filter with other terms.
-
-        Rows must also contain `words`, if given.
-        """
-        text = with_words(self.text, words) if words else self.text
+    def address(self, **terms: str | None) -> str:
+        """Return the address of the page under the filter with other terms."""
+        text = self.text
         for name, value in terms.items():
             text = with_term(text, name, value)
         return self.address_of(text, self.sort)

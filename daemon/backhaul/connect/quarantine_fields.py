@@ -379,6 +379,5 @@ def alike(row: QuarantineDetail) -> Filter:
     if row.source == "record" and row.subject:
         return Filter(store=row.store, reason=reason, subject=row.subject)
     if row.source == "record" and reason == ReasonClass.VALUE:
-        words = (row.reason,)
-        return Filter(store=row.store, connector=row.name, reason=reason, words=words)
+        return Filter(store=row.store, connector=row.name, like=str(row.id))
     return Filter(ids=(row.id,))

@@ -74,8 +74,12 @@ def preview(verb: RowVerb, selected: Iterable[SelectedRows]) -> Preview:
     return preview_of(selected, lambda rows: _result(verb, rows))
 
 
+CHANGEABLE = frozenset({"open", "dropped"})
+"""The states in which a row can be retried or edited."""
+
+
 def _result(verb: RowVerb, rows: SelectedRows) -> tuple[bool, str]:
-    states = {"open"} if verb is RowVerb.DISCARD else {"open", "dropped"}
+    states = {"open"} if verb is RowVerb.DISCARD else CHANGEABLE
     if rows.state not in states:
         return False, _CLOSED
     return _RESULTS[verb][rows.content]

@@ -34,7 +34,8 @@ class Filter(Struct, frozen=True):
     Without `state`, rows that are selected by `ids` may have any state, and other rows
     have the usual state of their list. `reason` is a ReasonClass in the quarantine, and
     words of the reason in other lists. `subject` is what the reason is about, empty for
-    a reason without one. `object` is the id of an order, product or customer. `since`
+    a reason without one. `like` is the number of a row whose class, subject and reason
+    the rows share. `object` is the id of an order, product or customer. `since`
     and `until` are text in UTC; `until` is exclusive. `below` is a whole number, as
     text, and the stock is less. `keys` are the ids of commands, or first characters of
     them. A row must contain all `words`, in any capitals.
@@ -50,6 +51,7 @@ class Filter(Struct, frozen=True):
     object: str | None = None
     reason: str | None = None
     subject: str | None = None
+    like: str | None = None
     since: str | None = None
     until: str | None = None
     below: str | None = None
@@ -93,12 +95,13 @@ class QuarantineGroup(Struct, frozen=True):
     """Rows of the quarantine with one reason: 38 rows of `unknown_sku`, `LAMP-2`.
 
     `reason` is the text of rows with a wrong value, which tells their causes apart; it
-    is empty for other classes.
+    is empty for other classes. `row` is the newest of the rows.
     """
 
     reason_class: str
     subject: str
     reason: str
+    row: int
     rows: int
     last_at: str
 
@@ -140,6 +143,7 @@ QUARANTINE: Allowed = {
     "sku": (),
     "reason": tuple(each.value for each in ReasonClass),
     "subject": (),
+    "like": (),
     "since": (),
     "until": (),
 }
@@ -246,6 +250,7 @@ _UNITS = {
 }
 _TIMES = frozenset({"since", "until"})
 _NUMBERS = re.compile(r"\d{1,18}(,\d{1,18})*", re.ASCII)
+_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _WHOLE = re.compile(r"-?\d{1,9}", re.ASCII)
 _KEYS = re.compile(r"[0-9a-f]{2,32}(,[0-9a-f]{2,32})*")
 LONGEST_FILTER = 20_000
@@ -296,12 +301,6 @@ def with_term(text: str, name: str, value: str | None) -> str:
     return " ".join([*kept, *more])
 
 
-def with_words(text: str, words: str) -> str:
-    """Return the text of a filter whose rows also contain these words, as one text."""
-    quoted = _quoted(words)
-    return text if quoted in _terms(text) else f"{text} {quoted}".lstrip()
-
-
 def value_of(text: str, name: str) -> str | None:
     """Return the value of a field in the text of a filter, as it was written."""
     for found in _TERM.finditer(text):
@@ -312,15 +311,11 @@ def value_of(text: str, name: str) -> str | None:
 
 def terms_of(text: str) -> list[tuple[str, str]]:
     """Return each term or word of a filter, and the text of the filter without it."""
-    parts = _terms(text)
+    parts = [found[0] for found in _TERM.finditer(text) if found[0]]
     return [
         (part, " ".join(parts[:place] + parts[place + 1 :]))
         for place, part in enumerate(parts)
     ]
-
-
-def _terms(text: str) -> list[str]:
-    return [found[0] for found in _TERM.finditer(text) if found[0]]
 
 
 def _keys(value: str, at: str) -> tuple[str, ...]:
@@ -381,6 +376,11 @@ def _check(name: str, value: str, at: str, allowed: Allowed) -> None:
         listed = f"{name} is one of {', '.join(known)}"
         raise FilterError(
             f"{name} cannot be {value[:40]!r}, {at}{_near(value, known)}; {listed}"
+        )
+    if name == "like" and not _NUMBER.fullmatch(value):
+        raise FilterError(
+            f"like cannot be {value[:40]!r}, {at}; write the number of a row, such as"
+            " like=12 for all rows with its reason"
         )
     if name == "below" and not _WHOLE.fullmatch(value):
         raise FilterError(

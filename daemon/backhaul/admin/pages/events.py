@@ -22,7 +22,7 @@ from backhaul.admin.filtering import (
 )
 from backhaul.connect.quarantine_edit import preview_edit
 from backhaul.connect.quarantine_fields import fields_of_many
-from backhaul.connect.quarantine_retry import preview
+from backhaul.connect.quarantine_retry import CHANGEABLE, preview
 from backhaul.errors import BackhaulError
 from backhaul.store.filters import EVENTS, QUARANTINE, Sort, parse_filter
 from backhaul.store.inbox import Selection
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.connect.quarantine_edit import PreviewedEdit
+    from backhaul.store.filters import QuarantineGroup
     from backhaul.store.read_models import Reader
 
 
@@ -118,6 +119,7 @@ QUARANTINED = Listing(
 )
 MOST_GROUPS = 8
 PREVIEWED = 10
+LONGEST_CAUSE = 160
 ROW, ALL = "row:", "all"
 """How the names of the checkboxes begin; the choice of all rows that match."""
 DONE_ROWS = {RowVerb.RETRY: "tried again", RowVerb.EDIT: "edited", RowVerb.DISCARD: ""}
@@ -154,10 +156,28 @@ async def show_quarantine(
         state=wanted.state or ("any" if wanted.ids else "open"),
         reason=wanted.reason,
         counts=counts,
+        causes=_causes(counts.groups),
         fields=fields,
         most_groups=MOST_GROUPS,
         total=sum(counts.reasons.values()),
     )
+
+
+def _causes(groups: Sequence[QuarantineGroup]) -> list[str]:
+    """Return the cause of each group: its reason, without the advice if that is enough.
+
+    It is empty for a group that has no reason of its own.
+    """
+    begins = [each.reason.partition("; ")[0] for each in groups]
+    return [
+        shortened(begin if begins.count(begin) == 1 else each.reason)
+        for begin, each in zip(begins, groups, strict=True)
+    ]
+
+
+def shortened(text: str) -> str:
+    """Return a text of at most LONGEST_CAUSE characters."""
+    return text if len(text) <= LONGEST_CAUSE else f"{text[: LONGEST_CAUSE - 1]}…"
 
 
 def _fields(reader: Reader, rows: Sequence[ListedQuarantine]) -> dict[str, str]:
@@ -171,7 +191,11 @@ def _edits(
     reader: Reader, rows: Sequence[ListedQuarantine], field: str, value: str
 ) -> dict[int, PreviewedEdit]:
     """Return what an edit of one field does in the rows that are shown, by row."""
-    details = [reader.quarantined(row.id) for row in rows if row.source == "record"]
+    details = [
+        reader.quarantined(row.id)
+        for row in rows
+        if row.source == "record" and row.state in CHANGEABLE
+    ]
     return {each.id: preview_edit(each, field, value) for each in details if each}
 
 

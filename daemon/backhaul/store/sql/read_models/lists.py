@@ -104,6 +104,11 @@ _CONDITIONS: Mapping[str, str] = {
     """,  # noqa: S608 - constants
     "reason": "q.reason_class = :reason",
     "subject": "q.subject = :subject",
+    "like": """
+        (q.reason_class, q.subject, q.reason) =
+        (SELECT k.reason_class, k.subject, k.reason FROM quarantine k
+         WHERE k.id = CAST(:like AS BIGINT))
+    """,
     "since": "q.at >= :since",
     "until": "q.at < :until",
     "words": all_words(_TEXT),
@@ -126,7 +131,7 @@ _QUARANTINE_STATES = """
 _QUARANTINE_GROUPS = f"""
     SELECT q.reason_class, q.subject,
            CASE q.reason_class WHEN 'value' THEN q.reason ELSE '' END AS cause,
-           count(*) AS found, max(q.at) AS last_at
+           max(q.id), count(*) AS found, max(q.at) AS last_at
     {_SELECTED_ROWS} WHERE {{where}} GROUP BY 1, 2, 3
     ORDER BY found DESC, 1, 2, 3
 """
