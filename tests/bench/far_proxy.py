@@ -43,11 +43,13 @@ async def _serve(port: int, seconds: float) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(2 * seconds)  # the handshake of TCP
-        to_reader, to_writer = await asyncio.open_connection("127.0.0.1", port)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_pass_on(reader, to_writer, seconds))
-            group.create_task(_pass_on(to_reader, writer, seconds))
+        # The loop ends while connections are open.
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(2 * seconds)  # the handshake of TCP
+            to_reader, to_writer = await asyncio.open_connection("127.0.0.1", port)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_pass_on(reader, to_writer, seconds))
+                group.create_task(_pass_on(to_reader, writer, seconds))
 
     server = await asyncio.start_server(relay, "127.0.0.1", 0)
     typer.echo(server.sockets[0].getsockname()[1])
