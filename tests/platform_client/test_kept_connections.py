@@ -95,6 +95,7 @@ async def test_nothing_leaves_on_a_kept_connection_without_the_right_to_send(
         assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("reads", [True, False])
 @pytest.mark.parametrize(
     "more",
     [
@@ -105,7 +106,7 @@ async def test_nothing_leaves_on_a_kept_connection_without_the_right_to_send(
     ids=["a second response", "an idle timeout", "a body"],
 )
 async def test_bytes_behind_a_response_are_not_taken_for_the_next(
-    more: bytes, connect: Connect
+    more: bytes, reads: bool, connect: Connect
 ) -> None:
     parts = [GOOD + more, GOOD]
 
@@ -115,7 +116,10 @@ async def test_bytes_behind_a_response_are_not_taken_for_the_next(
     async with serving(behave) as server:
         transport = connect(server.url)
         transport.keep_connections(keep=True)
-        answers = [await transport.send(PATH, BODY, f"key-{n}") for n in range(2)]
+        if reads:
+            answers = [await transport.probe("/orders", {}) for _ in range(2)]
+        else:
+            answers = [await transport.send(PATH, BODY, f"key-{n}") for n in range(2)]
         assert [(each.status, each.body) for each in answers] == [
             (200, b'{"data":{}}'),
         ] * 2

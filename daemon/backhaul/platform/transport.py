@@ -6,6 +6,7 @@ import importlib.util
 import math
 import ssl
 import sys
+from contextlib import suppress
 from copy import copy
 from datetime import timedelta
 from functools import cache
@@ -173,7 +174,7 @@ class Transport:
             "timeout": timeout,
             "transport": transport,
             "verify": _trusted(httpx.URL(base_url).scheme),
-            # API keys need no cookies, and some cookies do not fit in a header.
+            # API keys need none, and some cookies do not fit in a header.
             "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())),
             "event_hooks": {"response": [_stay]},
         }
@@ -211,8 +212,8 @@ class Transport:
     def keep_connections(self, *, keep: bool) -> None:
         """Send commands on connections that stay open, or each on one of its own.
 
-        A platform may close an open connection just when a command is sent on it. Only
-        where it honours Idempotency-Key, such a command is simply sent again.
+        A platform may close an open one just when a command is sent on it. Only where
+        it honours Idempotency-Key, such a command is simply sent again.
         """
         self._noted.keeps_connections = keep
 
@@ -372,10 +373,9 @@ class Transport:
 
     def _discreet(self, answer: Response) -> Response:
         """Redact our key in a refusal that repeats it, because refusals are stored."""
-        if len(self._key) < SHORTEST:
-            return answer
-        said = answer.body.replace(self._key.encode(), REDACTED.encode())
-        return replace(answer, body=said)
+        key = self._key.encode()
+        said = answer.body.replace(key, REDACTED.encode())
+        return replace(answer, body=said) if len(key) >= SHORTEST else answer
 
     async def _exchange(
         self,
@@ -397,8 +397,7 @@ class Transport:
             try:
                 body = await self._read(response)
                 came = str(response.status_code)
-                if client is self._kept and _is_followed(response):
-                    await response.extensions["network_stream"].aclose()
+                await _end_if_followed(response)
             finally:
                 await response.aclose()
                 # The stream refers to the response: a cycle would delay freeing both.
@@ -463,17 +462,18 @@ class Transport:
         return bytes(body)
 
 
-def _is_followed(response: httpx.Response) -> bool:
-    """Return True if bytes came after a response, or if that cannot be seen.
+async def _end_if_followed(response: httpx.Response) -> None:
+    """Close the connection if bytes came after a response, or if that cannot be seen.
 
     They would be taken for the next response. Only the hidden parser knows of them.
     """
-    try:
+    with suppress(AttributeError):
         stream: Any = response.stream
         connection = stream._stream._httpcore_stream._stream._connection
-        return bool(connection._h11_state.trailing_data[0])
-    except AttributeError:
-        return True
+        if not connection._h11_state.trailing_data[0]:
+            return
+    if line := response.extensions.get("network_stream"):
+        await line.aclose()
 
 
 async def _tried(
