@@ -14,16 +14,15 @@ import obstore
 import pytest
 
 from backhaul_connectors.file_drop import FileDrop
-from backhaul_connectors.file_drop.claims import TAKEOVER_SECONDS
 from backhaul_connectors.file_drop.files import FolderUnreachable
 from backhaul_connectors.file_drop.settings import Settings
-from backhaul_sdk.testing import PullContract, cancelled_at
+from backhaul_sdk.testing import PullContract
 from connectors.dropping import BucketDrop, Killed
 from connectors.test_file_drop_claims import (
     FILES,
-    MOST_WAITS,
     ROWS,
     content,
+    import_amid_kills,
     orders,
 )
 from connectors.test_file_drop_contract import DropBench
@@ -154,24 +153,7 @@ async def test_each_blob_is_claimed_by_one_of_two_daemons(azurite: Azurite) -> N
 
 
 async def test_a_kill_anywhere_loses_and_doubles_no_blob(azurite: Azurite) -> None:
-    taken_over = 0
-    for waits in range(MOST_WAITS):
-        killed, other = daemons(azurite)
-        name = f"fulfillments-{waits}.csv"
-        killed.put(name, content(name))
-        done = await cancelled_at(waits, killed.pull())
-        connector = other.connector()
-        await connector.open()
-        for other.seconds in (0.0, TAKEOVER_SECONDS):
-            await other.host.pull(connector)
-        taken_over += bool(other.records())
-        await killed.pull()
-        assert orders(killed, other) == sorted(f"{name}-{n}" for n in range(ROWS))
-        assert f"archive/{name}" in killed.files()
-        if done:
-            assert taken_over
-            return
-    pytest.fail("it has too many awaits to test")
+    await import_amid_kills(lambda: daemons(azurite))
 
 
 @pytest.mark.parametrize(
