@@ -119,7 +119,6 @@ QUARANTINED = Listing(
 )
 MOST_GROUPS = 8
 PREVIEWED = 10
-LONGEST_CAUSE = 160
 ROW, ALL = "row:", "all"
 """How the names of the checkboxes begin; the choice of all rows that match."""
 DONE_ROWS = {RowVerb.RETRY: "tried again", RowVerb.EDIT: "edited", RowVerb.DISCARD: ""}
@@ -170,14 +169,9 @@ def _causes(groups: Sequence[QuarantineGroup]) -> list[str]:
     """
     begins = [each.reason.partition("; ")[0] for each in groups]
     return [
-        shortened(begin if begins.count(begin) == 1 else each.reason)
+        begin if begins.count(begin) == 1 else each.reason
         for begin, each in zip(begins, groups, strict=True)
     ]
-
-
-def shortened(text: str) -> str:
-    """Return a text of at most LONGEST_CAUSE characters."""
-    return text if len(text) <= LONGEST_CAUSE else f"{text[: LONGEST_CAUSE - 1]}…"
 
 
 def _fields(reader: Reader, rows: Sequence[ListedQuarantine]) -> dict[str, str]:
