@@ -48,7 +48,7 @@ LEGAL = {
     ("parked", "person_asks"): "uncertain",
     ("parked", "person_resends"): "planned",
     ("parked", "person_confirms"): "applied",
-    ("parked", "person_drops"): "rejected",
+    ("parked", "person_discards"): "rejected",
     ("rejected", "person_resends"): "planned",
 }
 PAIRS = list(itertools.product(State, Cause))

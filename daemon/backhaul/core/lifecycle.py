@@ -47,7 +47,7 @@ class Cause(StrEnum):
     REPLACED = "replaced"
     PERSON_RESENDS = "person_resends"
     PERSON_CONFIRMS = "person_confirms"
-    PERSON_DISCARDS = "person_drops"
+    PERSON_DISCARDS = "person_discards"
     PERSON_PARKS = "person_parks"
     PERSON_ASKS = "person_asks"
 
@@ -123,7 +123,7 @@ class TargetCause(StrEnum):
     ADJUSTMENT_RESUMED = "adjustment_resumed"
     PERSON_RESENDS = "person_resends"
     PERSON_CONFIRMS = "person_confirms"
-    PERSON_DISCARDS = "person_drops"
+    PERSON_DISCARDS = "person_discards"
     PERSON_PARKS = "person_parks"
 
 

@@ -45,7 +45,8 @@ class ReasonClass(StrEnum):
     def in_words(self, subject: str = "") -> str:
         """Return the class for people: `unknown SKU LAMP-2`."""
         words = self.value.replace("_", " ").replace("sku", "SKU")
-        words = words.replace("value", "invalid value")
+        if self is ReasonClass.VALUE:
+            words = "invalid value"
         return f"{words} {subject}" if subject else words
 
 
