@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,8 @@ from backhaul_sdk.retry_after import wait_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import httpx
 
 
 T = TypeVar("T")
@@ -56,6 +59,20 @@ class Response(msgspec.Struct, frozen=True):
         """Return the wait that `Retry-After` asks for; None if it states none."""
         asked, date = (self.headers.get(name, "") for name in ("retry-after", "date"))
         return wait_seconds(asked, date, self.received_at or SystemClock().now())
+
+
+async def end_if_followed(response: httpx.Response) -> None:
+    """Close the connection if bytes came after a response, or if that cannot be seen.
+
+    They would be taken for the next response. Only the hidden parser knows of them.
+    """
+    with suppress(AttributeError):
+        stream: Any = response.stream
+        connection = stream._stream._httpcore_stream._stream._connection
+        if not connection._h11_state.trailing_data[0]:
+            return
+    if line := response.extensions.get("network_stream"):
+        await line.aclose()
 
 
 class _Wrapped(msgspec.Struct):

@@ -6,7 +6,6 @@ import importlib.util
 import math
 import ssl
 import sys
-from contextlib import suppress
 from copy import copy
 from datetime import timedelta
 from functools import cache
@@ -39,7 +38,7 @@ from backhaul.core.rate_limit import (
 from backhaul.errors import BackhaulError
 from backhaul.observe.redaction import REDACTED, SHORTEST
 from backhaul.platform.request_spans import begin_request, end_request
-from backhaul.platform.responses import Response
+from backhaul.platform.responses import Response, end_if_followed
 from backhaul.runtime.signals import StoreSignals
 
 if TYPE_CHECKING:
@@ -63,8 +62,6 @@ REPORTED_PAUSE_SECONDS = 60.0
 """A pause that is longer is reported to operators."""
 KEPT_SECONDS = 2.0
 """After so long a connection for commands is not used again: platforms close them."""
-
-
 FIRST_BYTE = "http11.send_request_headers.started"
 """What httpcore traces before it writes the first byte of a request."""
 ENDED = "the daemon is stopping, or may no longer send this"
@@ -174,7 +171,7 @@ class Transport:
             "timeout": timeout,
             "transport": transport,
             "verify": _trusted(httpx.URL(base_url).scheme),
-            # API keys need none, and some cookies do not fit in a header.
+            # API keys need no cookies, and some cookies do not fit in a header.
             "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=())),
             "event_hooks": {"response": [_stay]},
         }
@@ -317,21 +314,9 @@ class Transport:
         `may_send` is called before each attempt, and again just before its first byte:
         to connect may take long.
         """
-        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-
-        async def at_first_byte(event: str, _: object) -> None:
-            if event == FIRST_BYTE and not may_send():
-                raise SendingEnded(ENDED)
-
         try:
             await self._require()
-            request = self._commands.build_request(
-                method,
-                path,
-                content=body,
-                headers=headers,
-                extensions={"trace": at_first_byte},
-            )
+            request = self._command(method, path, body, key, may_send)
         except BaseException:
             self.budget.give_back(int(room_taken))
             raise
@@ -366,6 +351,32 @@ class Transport:
             self.circuit.answered()
         return answer
 
+    def _command(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        key: str,
+        may_send: Callable[[], bool],
+    ) -> httpx.Request:
+        """Return the request of a command.
+
+        It raises SendingEnded if `may_send` is False just before the first byte.
+        """
+
+        async def at_first_byte(event: str, _: object) -> None:
+            if event == FIRST_BYTE and not may_send():
+                raise SendingEnded(ENDED)
+
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+        return self._commands.build_request(
+            method,
+            path,
+            content=body,
+            headers=headers,
+            extensions={"trace": at_first_byte},
+        )
+
     def _fail(self) -> None:
         self.circuit.failed()
         if self.circuit.open:
@@ -373,9 +384,10 @@ class Transport:
 
     def _discreet(self, answer: Response) -> Response:
         """Redact our key in a refusal that repeats it, because refusals are stored."""
-        key = self._key.encode()
-        said = answer.body.replace(key, REDACTED.encode())
-        return replace(answer, body=said) if len(key) >= SHORTEST else answer
+        if len(self._key) < SHORTEST:
+            return answer
+        said = answer.body.replace(self._key.encode(), REDACTED.encode())
+        return replace(answer, body=said)
 
     async def _exchange(
         self,
@@ -397,7 +409,7 @@ class Transport:
             try:
                 body = await self._read(response)
                 came = str(response.status_code)
-                await _end_if_followed(response)
+                await end_if_followed(response)
             finally:
                 await response.aclose()
                 # The stream refers to the response: a cycle would delay freeing both.
@@ -460,20 +472,6 @@ class Transport:
                     f"the platform's response is longer than {limit} bytes"
                 )
         return bytes(body)
-
-
-async def _end_if_followed(response: httpx.Response) -> None:
-    """Close the connection if bytes came after a response, or if that cannot be seen.
-
-    They would be taken for the next response. Only the hidden parser knows of them.
-    """
-    with suppress(AttributeError):
-        stream: Any = response.stream
-        connection = stream._stream._httpcore_stream._stream._connection
-        if not connection._h11_state.trailing_data[0]:
-            return
-    if line := response.extensions.get("network_stream"):
-        await line.aclose()
 
 
 async def _tried(
