@@ -198,6 +198,20 @@ async def test_a_stop_does_not_wait_for_the_release_of_a_store(
     assert scene.log.count("stop main") == 1
 
 
+async def test_a_store_that_is_released_meanwhile_is_not_released_again() -> None:
+    """What a balance read may be older than the release of the store."""
+    scene = Scene("main", "other")
+    async with scene.running():
+        await scene.logged("run main", "run other")
+        scene.ownership.shift = Shift((), ("main",))
+        await until(lambda: scene.ownership.given_up == ["main"], "it is given up")
+        scene.ownership.shift = Shift(("later",), ("main",))
+        await scene.logged("run later")
+        await until(lambda: not scene.ownership.shift.taken, "the shift was taken")
+        assert scene.ownership.given_up == ["main"]
+        assert scene.stores.shops.keys() == {"other", "later"}
+
+
 async def test_a_store_that_comes_back_runs_again() -> None:
     scene = Scene("main")
     async with scene.running():

@@ -166,7 +166,8 @@ class OwnedStores:
         await self._take(shift)
         self._run_new()
         assert self._group is not None  # noqa: S101 - it runs
-        for name in shift.surplus:
+        # What was read may be older than the release of a store that it names.
+        for name in self.runtimes.keys() & shift.surplus:
             if name not in self._leaving:
                 self._leaving.add(name)
                 self._group.create_task(self._give_up(name))
