@@ -12,6 +12,7 @@ from backhaul.core.backoff_and_circuit import FAILURES_TO_OPEN
 from backhaul.core.backoff_and_circuit import PROBE_SECONDS as CIRCUIT_PROBE_SECONDS
 from backhaul.core.clock import to_text
 from backhaul.platform.client import LISTS
+from backhaul.runtime.loop import IDLE_SECONDS
 from backhaul.settings import Push
 from scenes import payloads
 from scenes.clock import START
@@ -125,6 +126,26 @@ async def test_a_clock_set_forward_while_the_database_is_busy_starts_no_check(
     when = START + timedelta(seconds=3_600 + 120 + 480)
     times = [check.at for check in checks(stage.place, command)]
     assert times[2:] == [to_text(when)]
+
+
+async def test_a_clock_set_forward_without_a_command_delays_no_later_check(
+    stage: Scene,
+) -> None:
+    rests = stage.clock.slept
+
+    async def both_rest() -> None:
+        await until(lambda: rests.count(IDLE_SECONDS) == 2, "both rest")
+        rests.clear()
+
+    async with working(stage):
+        await both_rest()
+        stage.clock.set_back(-3_600)
+        await stage.clock.advance(IDLE_SECONDS)  # nobody wakes them
+        await both_rest()
+        stage.platform.respond(HISTORY, history())
+        command = await plan_uncertain(stage)
+        await stage.run_pending()
+        await await_checks(stage, command, 1)
 
 
 UNREADABLE = {

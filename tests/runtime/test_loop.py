@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul.errors import Busy
+from backhaul.errors import Busy, ReadFailed
 from backhaul.runtime.loop import (
     BUSY_SECONDS,
     IDLE_SECONDS,
     Loop,
+    OpenStores,
+    OpenWork,
     retry_while_busy,
     seconds_until,
 )
@@ -177,6 +179,55 @@ async def test_a_stop_ends_a_loop_that_the_database_keeps_refusing(
     await clock.advance(BUSY_SECONDS)
     await asyncio.wait_for(running, 5)
     assert worker.runs == 1
+
+
+async def test_a_worker_without_work_is_left_alone_until_it_is_woken(
+    clock: VirtualClock,
+) -> None:
+    answers, asked = [False, True, False], []
+
+    async def has_work() -> bool:
+        asked.append(clock.monotonic())
+        return answers.pop(0)
+
+    worker = Worker(clock, 5.0, IDLE_SECONDS, IDLE_SECONDS, IDLE_SECONDS)
+    worker.loop = Loop(clock, has_work=has_work)
+    running = worker.start()
+    runs = []
+    for seconds in (5.0, IDLE_SECONDS, IDLE_SECONDS, IDLE_SECONDS):
+        await clock.await_sleeper()
+        await clock.advance(seconds)
+        runs.append(worker.runs)
+    assert runs == [2, 2, 3, 3], "it works when it is due, and if there is work"
+    assert len(asked) == 3
+    worker.loop.wake()
+    await run_ready_tasks()
+    assert worker.runs == 4, "a wake needs no answer"
+    await cancel_task(running)
+
+
+async def test_what_is_open_is_read_once_for_all_workers(clock: VirtualClock) -> None:
+    found = OpenStores(frozenset({"main"}), 7)
+    answers: list[OpenStores | Exception] = [found, ReadFailed("away"), found]
+    reads = 0
+
+    async def read() -> OpenStores:
+        nonlocal reads
+        reads += 1
+        answer = answers.pop(0)
+        await asyncio.sleep(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    work = OpenWork(read, clock)
+    first, second = await asyncio.gather(work.now(), work.now())
+    assert (first, second) == (found, found)
+    await clock.advance(IDLE_SECONDS - 1)
+    assert (await work.now(), reads) == (found, 1)
+    await clock.advance(1)
+    assert (await work.now(), reads) == (None, 2)
+    assert (await work.now(), reads) == (found, 3), "a failed read is done again"
 
 
 @pytest.mark.parametrize(

@@ -260,7 +260,9 @@ async def scene(
         async def report(job: str, _: str, said: str) -> None:
             reports.append((job, said))
 
-        context = StoreContext("main", clock, lambda: 0.5, report=report)
+        context = StoreContext(
+            "main", clock, lambda: 0.5, report=report, open_work=store.open_work
+        )
         address, signals = url or server.url, context.signals
         transport = Transport(address, API_KEY, limits, clock, http, signals)
         client, dialect = PlatformClient(transport), Dialect()

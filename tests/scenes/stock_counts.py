@@ -281,7 +281,7 @@ async def _program(
     place: Place, shop: Shop, store: Store, settings: Settings
 ) -> StockSystem:
     clock = SystemClock()
-    context = StoreContext(STORE, clock, lambda: 0.5)
+    context = StoreContext(STORE, clock, lambda: 0.5, open_work=store.open_work)
     signals = context.signals
     transport, client = build_client(settings, STORE, clock, None, signals)
     facts = {STORE: await client.facts()}

@@ -1,4 +1,4 @@
-"""Query plans for stock counts and uncertain commands, among many old commands."""
+"""Query plans for commands and stock counts, among many old commands."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from backhaul.core.clock import SystemClock
 from backhaul.store.sql.commands.repository import DUE, INTERRUPTED
 from backhaul.store.sql.commands.uncertain import LAST_ADJUSTED, SIBLINGS
+from backhaul.store.sql.operations.gauges import OPEN_STORES
 from backhaul.store.sql.records.repository import UNREPORTED as UNREPORTED_ROWS
 from backhaul.store.sql.stock_targets.stock_snapshot import (
     UNREPORTED,
@@ -69,3 +70,20 @@ async def test_a_query_reads_few_of_the_commands_that_took_effect(
     looks = [step for *_, step in rows if step.startswith(("SEARCH", "SCAN"))]
     assert looks[: len(PLANS[query])] == PLANS[query]
     assert not any("TEMP B-TREE" in step for *_, step in rows)
+
+
+async def test_stores_with_open_work_are_found_among_their_open_rows(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "b.db"
+    async with started_store(path, SystemClock()):
+        pass
+    with closing(open_for_reading(path)) as database:
+        rows = database.execute(f"EXPLAIN QUERY PLAN {OPEN_STORES}").fetchall()
+    looks = [step for *_, step in rows if step.startswith(("SEARCH", "SCAN"))]
+    assert looks == [
+        "SCAN commands USING INDEX commands_lane",
+        "SCAN stock_targets USING INDEX targets_open",
+        "SCAN stock_targets USING INDEX targets_unread",
+        "SCAN refetch_queue USING COVERING INDEX refetch_queue_due",
+    ]

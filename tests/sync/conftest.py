@@ -17,7 +17,7 @@ from backhaul.settings import Reconcile
 from backhaul.sync.diff_repair import MirrorRepair
 from backhaul.sync.sync_scheduler import Reconciler, SyncState, nothing
 from scenes import payloads
-from scenes.clock import RunningClock
+from scenes.clock import RunningClock, VirtualClock
 from scenes.databases import started_store
 from scenes.pushing import Platform
 from scenes.scripted_platform import Server, serving
@@ -39,7 +39,7 @@ class Place:
     platform: Platform
     server: Server
     store: Store
-    clock: RunningClock
+    clock: VirtualClock
     client: PlatformClient
 
 
@@ -50,7 +50,7 @@ async def place(database: DatabasePlace) -> AsyncIterator[Place]:
 
 
 @asynccontextmanager
-async def opened(database: DatabasePlace, clock: RunningClock) -> AsyncIterator[Place]:
+async def opened(database: DatabasePlace, clock: VirtualClock) -> AsyncIterator[Place]:
     """Open a store, a platform and its client, all on one clock."""
     platform = Platform()
     async with (

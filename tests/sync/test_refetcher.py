@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul.errors import Busy
+from backhaul.runtime.loop import IDLE_SECONDS
 from backhaul.runtime.signals import StoreContext
 from backhaul.store.inbox import LONGEST_REST_SECONDS
 from backhaul.sync.refetcher import Refetcher
 from scenes import payloads
+from scenes.clock import VirtualClock
 from scenes.databases import event_states, fold_all
 from scenes.pushing import Answer, cancel_task
 from scenes.scripted_platform import Connection, Request, document, message, problem
 from scenes.stored import arrivals, bodies, documents, lists, values_of
 from scenes.waiting import until
+from sync.conftest import opened
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from backhaul.store import Place as DatabasePlace
     from backhaul.store.inbox import Arrival, FoldOne, FoldReport, Inbox
     from sync.conftest import Place
 
@@ -32,7 +36,8 @@ def rereader(
     inbox: Inbox | None = None,
 ) -> Refetcher:
     wakes: list[None] = [] if arrived is None else arrived
-    context = StoreContext("main", place.clock, lambda: 0.5)
+    work = place.store.open_work
+    context = StoreContext("main", place.clock, lambda: 0.5, open_work=work)
     context.signals.events_arrived.connect(lambda: wakes.append(None))
     queue = place.store.refetch_queue
     return Refetcher(context, place.client, inbox or place.store.inbox, queue)
@@ -319,6 +324,25 @@ async def test_parents_are_looked_up_once_the_mirror_is_whole(place: Place) -> N
     await until(lambda: "customers/reread" in read(place), "the customer")
     await cancel_task(running)
     assert len(place.server.requests) == 1
+
+
+async def test_a_parent_that_is_missing_later_is_fetched_without_a_wake(
+    database: DatabasePlace,
+) -> None:
+    async with opened(database, VirtualClock()) as place:
+        working = rereader(place)
+        running = asyncio.ensure_future(working.run())
+        working.release()
+        await place.clock.await_sleeper()
+        place.platform.respond("/customers/cus_1", document(payloads.customer()))
+        for _ in range(2):  # nothing is there to be found
+            await place.clock.advance(IDLE_SECONDS)
+            await place.clock.await_sleeper()
+        await place.store.inbox.append(payloads.read("orders/read", payloads.order()))
+        await fold_all(place.store)
+        await place.clock.advance(IDLE_SECONDS)
+        await until(lambda: "customers/reread" in read(place), "the customer")
+        await cancel_task(running)
 
 
 async def test_an_empty_queue_sends_no_request(place: Place) -> None:

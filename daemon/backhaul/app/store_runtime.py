@@ -109,6 +109,7 @@ class StoreRuntime:
             report,
             lease,
             process.tracer,
+            self._store.open_work,
         )
 
     def _count(self, signals: StoreSignals) -> None:

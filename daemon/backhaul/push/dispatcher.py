@@ -84,7 +84,7 @@ class Dispatcher:
         self.windows = SendWindows(push.eager, context.clock)
         self.bursts: dict[str, Burst] = {}
         """The runs of the jobs that send at once, by kind of command."""
-        self._loop = Loop(context.clock)
+        self._loop = Loop(context.clock, has_work=context.has_work)
         self._in_flight = 0
         self._checked_at = ""
         self._wants_room = False

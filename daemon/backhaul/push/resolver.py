@@ -151,7 +151,8 @@ class Resolver:
         self._push = push
         self._reported: set[str] = set()
         self._offset = self._wall_offset()
-        self._loop = Loop(context.clock)
+        self._context = context
+        self._loop = Loop(context.clock, has_work=self._has_work)
         context.signals.command_uncertain.connect(self.wake)
         context.signals.sending_resumed.connect(self.wake)
 
@@ -162,6 +163,12 @@ class Resolver:
     async def run(self) -> None:
         """Check until cancelled. The database keeps the uncertain commands."""
         await self._loop.run(self._check_all)
+
+    async def _has_work(self) -> bool:
+        if await self._context.has_work():
+            return True
+        self._offset = self._wall_offset()  # a jump concerns no command
+        return False
 
     async def _check_all(self) -> float:
         while await self.check_due():

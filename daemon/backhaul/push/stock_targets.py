@@ -177,7 +177,7 @@ class TargetWorker:
         self._bugs: dict[str, int] = {}
         self._stopped = False
         self._checked_at = ""
-        self._loop = Loop(context.clock)
+        self._loop = Loop(context.clock, has_work=context.has_work)
         context.signals.command_changed.connect(self.wake)
         context.signals.sending_resumed.connect(self.wake)
 

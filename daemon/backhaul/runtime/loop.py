@@ -7,12 +7,14 @@ from collections import Counter
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from loguru import logger
+from msgspec import Struct
 
 from backhaul.core.clock import from_text, is_cancelled
-from backhaul.errors import Busy, Fatal, first_of
+from backhaul.errors import Busy, Fatal, ReadFailed, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -27,6 +29,11 @@ BUSY_SECONDS = 0.5
 """Rest after the database refused to write; a wake does not shorten it."""
 
 
+async def always() -> bool:
+    """Return True, for a worker that is not told what is open."""
+    return True
+
+
 def log_busy(error: Exception) -> None:
     """Log that the database refused writes, for a part that has no word of its own."""
     logger.bind(action="daemon.busy").warning("{}", error)
@@ -39,7 +46,8 @@ class Loop:
     never lost: the work is then done again instead of resting. Cancel `run` to end it
     at once; `stop` lets the work that goes on finish. `on_busy` logs that the database
     refused to write, after which the work is done again. With `at_start=False` the
-    first work waits for a wake.
+    first work waits for a wake. A worker that has rested as long as it may, and was not
+    woken, works only if `has_work` says so.
     """
 
     def __init__(
@@ -48,9 +56,11 @@ class Loop:
         on_busy: Callable[[Exception], None] = log_busy,
         *,
         at_start: bool = True,
+        has_work: Callable[[], Awaitable[bool]] = always,
     ) -> None:
         self._clock = clock
         self._on_busy = on_busy
+        self._has_work = has_work
         self._at_start = at_start
         self._woken = asyncio.Event()
         self._is_stopped = False
@@ -83,21 +93,63 @@ class Loop:
         turn = partial(self._turn, work)
         seconds = 0.0 if self._at_start else None
         while not self._is_stopped:
-            await self.rest(seconds)
-            seconds = await retry_while_busy(turn, self._clock, self._on_busy)
+            is_woken = await self.rest(seconds)
+            if is_woken or seconds != IDLE_SECONDS or await self._has_work():
+                seconds = await retry_while_busy(turn, self._clock, self._on_busy)
 
     async def _turn(self, work: Callable[[], Awaitable[float | None]]) -> float | None:
         return None if self._is_stopped else await work()
 
-    async def rest(self, seconds: float | None) -> None:
-        """Wait until woken, for at most `seconds`; None waits for a wake only."""
+    async def rest(self, seconds: float | None) -> bool:
+        """Wait until woken, for at most `seconds`; None waits for a wake only.
+
+        Returns whether it was woken.
+        """
         if seconds is None:
             await self._woken.wait()
         elif seconds <= 0:
             await asyncio.sleep(0)  # work that never waits must not stop all others
         elif not self._woken.is_set():
             await wait_for_event(self._woken, seconds, self._clock)
+        is_woken = self._woken.is_set()
         self._woken.clear()
+        return is_woken
+
+
+class OpenStores(Struct, frozen=True):
+    """The stores with open commands, counts or fetches, and the mirror's newest change.
+
+    The change is the highest id in the change feed.
+    """
+
+    names: frozenset[str]
+    newest_change: int
+
+
+class OpenWork:
+    """Which stores have work that waits, read at once for all of them.
+
+    A worker checks for work whose wake-up was lost. Among thousands of stores without
+    work, a query of each worker of each store would take most of a core.
+    """
+
+    def __init__(self, read: Callable[[], Awaitable[OpenStores]], clock: Clock) -> None:
+        self._read = read
+        self._clock = clock
+        self._reading = asyncio.Lock()
+        self._read_at = -inf
+        self._found = OpenStores(frozenset(), 0)
+
+    async def now(self) -> OpenStores | None:
+        """Return what was read at most IDLE_SECONDS ago; None if it cannot be read."""
+        async with self._reading:
+            if self._clock.monotonic() >= self._read_at + IDLE_SECONDS:
+                try:
+                    self._found = await self._read()
+                except ReadFailed:
+                    return None
+                self._read_at = self._clock.monotonic()
+            return self._found
 
 
 def seconds_until(due: str | None, clock: Clock) -> float:

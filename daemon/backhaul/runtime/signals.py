@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from backhaul.core.clock import Clock
+    from backhaul.runtime.loop import OpenStores, OpenWork
     from backhaul.runtime.tracing import Tracer
 
     Report: TypeAlias = "Callable[..., Awaitable[None]]"
@@ -137,7 +138,7 @@ class StoreContext(Struct, frozen=True):
 
     `report` stores the end of a job's run: it takes the job, when the run began, and
     what it did. `lease` says until when a claimed command may be sent. `tracer` is None
-    where traces are off.
+    where traces are off. Without `open_work` every worker checks for its work itself.
     """
 
     name: str
@@ -147,3 +148,13 @@ class StoreContext(Struct, frozen=True):
     report: Report = no_report
     lease: Lease = Unlimited()
     tracer: Tracer | None = None
+    open_work: OpenWork | None = None
+
+    async def open_stores(self) -> OpenStores | None:
+        """Return which stores have work that waits; None if that is not known."""
+        return None if self.open_work is None else await self.open_work.now()
+
+    async def has_work(self) -> bool:
+        """Return False if no command, count or fetch of this store waits."""
+        found = await self.open_stores()
+        return found is None or self.name in found.names

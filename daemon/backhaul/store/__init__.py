@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul.core.clock import Clock
+    from backhaul.runtime.loop import OpenWork
     from backhaul.store.commands import (
         AllCommands,
         Decisions,
@@ -99,6 +100,7 @@ class Store(Protocol):
     alerts: Alerts
     alert_conditions: AlertConditionReads
     gauges: Gauges
+    open_work: OpenWork
     metric_samples: MetricSamples
     retention: Retention
 

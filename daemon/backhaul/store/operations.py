@@ -10,6 +10,7 @@ from msgspec import Struct, field
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from backhaul.runtime.loop import OpenStores
     from backhaul.store.inbox import UnreadableOrder
     from backhaul.store.mirror import UnknownStatus
 
@@ -400,6 +401,10 @@ class Gauges(Protocol):
 
     async def waiting(self) -> Sequence[Gauge]:
         """Return what waits, for a caller that asks often: it adds up no passes."""
+        ...
+
+    async def open_stores(self) -> OpenStores:
+        """Return which stores have work that waits. Raises ReadFailed."""
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
+from backhaul.runtime.loop import OpenWork
 from backhaul.store import Store
 from backhaul.store.operators import MemoryLogins
 from backhaul.store.ownership import SoleOwner
@@ -98,6 +99,7 @@ class SqlStore(Store):
         self.passes = SqlPasses(engine)
         self.mirror = SqlMirror(engine)
         self.gauges = SqlGauges(engine)
+        self.open_work = OpenWork(self.gauges.open_stores, clock)
         self.alert_conditions = SqlAlertConditions(engine)
         self.users = SqlUsers(engine)
         self.tokens = SqlTokens(engine)

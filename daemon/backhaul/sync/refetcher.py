@@ -80,9 +80,12 @@ class Refetcher:
         self._client = client
         self._inbox = inbox
         self._refetch_queue = refetch_queue
-        self._loop = Loop(context.clock)
+        self._context = context
+        self._loop = Loop(context.clock, has_work=self._has_work)
         context.signals.refetch_queued.connect(self.wake)
         self._mirror_is_whole = False
+        self._scanned = -1
+        """Up to this change, the mirror was scanned for missing parents."""
         self._failures = 0
         self._closed_until: dict[str, float] = {}
 
@@ -99,10 +102,18 @@ class Refetcher:
         """Fetch until cancelled. The queue is a table, so a stop loses nothing."""
         await self._loop.run(self._refetch_all)
 
+    async def _has_work(self) -> bool:
+        found = await self._context.open_stores()
+        if found is None or found.newest_change > self._scanned:
+            return True
+        return self._store in found.names
+
     async def _refetch_all(self) -> float:
         """Queue missing parents and fetch all that is due; return the rest."""
         if self._mirror_is_whole:
+            found = await self._context.open_stores()
             await self._refetch_queue.enqueue_parents(self._store)
+            self._scanned = -1 if found is None else found.newest_change
         while await self.work_off():
             pass
         return seconds_until(

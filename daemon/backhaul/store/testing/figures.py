@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from backhaul.core.clock import from_text
 from backhaul.core.lifecycle import Cause
 from backhaul.core.resources import Deletion
+from backhaul.runtime.loop import OpenStores
 from backhaul.store.commands import Decision
 from backhaul.store.deliveries import DeliveryOutcome, Subscriber
 from backhaul.store.inbox import Arrival, Folded
@@ -344,6 +345,27 @@ class GaugesConformance(StoreConformance):
             await store.refetch_queue.enqueue(name, "order", object_id, "a conflict")
         found = await current(store, "objects_in_doubt")
         assert found == {("main",): 2, ("other",): 1}
+
+    async def test_stores_with_work_that_waits_are_named(self, store: Store) -> None:
+        await sent(store, Cause.CONFIRMED, target="ord_1", name="done")
+        await sent(store, Cause.UNDECIDABLE, target="ord_2", name="parked")
+        await show_order(store, "ord_1")
+        await store.refetch_queue.enqueue("fetched", "order", "ord_1", "a tie")
+        (fetched,) = await store.refetch_queue.next("fetched", 9)
+        await store.refetch_queue.done(fetched)
+        before = await store.gauges.open_stores()
+        await show_order(store, "ord_2")
+        found = await store.gauges.open_stores()
+        assert found == OpenStores(frozenset(), before.newest_change + 1)
+        await plan(store, "cancel", name="planned")
+        await sent(store, Cause.NOT_SENT, change={"held": True}, name="held")
+        await sent(store, name="sending")
+        await sent(store, Cause.UNKNOWN, name="uncertain")
+        await count(store, 5, 0, name="counted")
+        await store.refetch_queue.enqueue("doubtful", "order", "ord_1", "a tie")
+        found = await store.gauges.open_stores()
+        work = {"planned", "held", "sending", "uncertain", "counted", "doubtful"}
+        assert found.names == work
 
     async def test_the_size_of_the_database_is_known(self, store: Store) -> None:
         found = await current(store, "database_bytes")

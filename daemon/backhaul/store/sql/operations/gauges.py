@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from backhaul.core.clock import from_text
 from backhaul.errors import ReadFailed
+from backhaul.runtime.loop import OpenStores
 from backhaul.store.operations import MetricSample
 from backhaul.store.sql.dialect import epoch, greatest
 from backhaul.store.sql.family import Family, background, read
@@ -90,6 +91,16 @@ _QUERIES = {
 _OVER_ALL_PASSES = frozenset(
     {"first_read_timestamp_seconds", "drift_rows", "unrepaired_rows"}
 )
+# Each part has an index of its own, which holds open rows only.
+OPEN_STORES = """
+    SELECT store FROM commands WHERE state IN ('planned', 'sending', 'uncertain')
+    UNION SELECT store FROM stock_targets
+      WHERE state IN ('waiting', 'adjusting', 'held')
+    UNION SELECT store FROM stock_targets WHERE unread = 1
+    UNION SELECT store FROM refetch_queue
+"""
+"""Returns the stores with work that a worker has to do, to check or to wait for."""
+_NEWEST_CHANGE = "SELECT coalesce(max(id), 0) FROM changes"
 _LAST_RECORD = f"""
     SELECT {epoch("received_at")} FROM records
     WHERE instance = :instance ORDER BY id DESC LIMIT 1
@@ -115,6 +126,12 @@ class SqlGauges(Family):
             return await self._waiting()
         except ReadFailed:
             return []
+
+    @read
+    def open_stores(self, connection: Connection) -> OpenStores:
+        newest = connection.execute(_NEWEST_CHANGE).fetchone()[0]
+        found = connection.execute(OPEN_STORES).fetchall()
+        return OpenStores(frozenset(row[0] for row in found), newest)
 
     @read
     def _waiting(self, connection: Connection) -> list[Gauge]:
