@@ -1,16 +1,32 @@
-"""The JSON status of the daemon has the members that the documentation lists."""
+"""The JSON status of the daemon, and how often daemons on one database publish it."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import msgspec
+import pytest
 
+from backhaul.app.monitoring import (
+    LONGEST_PUBLISH_SECONDS,
+    PUBLISH_SECONDS,
+    StatePublisher,
+    unpublished,
+)
+from backhaul.settings import Settings
+from scenes.clock import RunningClock
 from scenes.daemon import connected
 from scenes.reference_shop import open_shop
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SHOP = {"base_url": "https://shop.example", "api_key": "k"}
 PAGE = Path(__file__).resolve().parents[2] / "docs/dashboard.md"
 
 
@@ -94,3 +110,36 @@ async def test_the_status_is_as_the_page_says(tmp_path: Path) -> None:
     section = PAGE.read_text("utf-8").partition("## Members of `/api/status`")[2]
     cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(cells))) == {*Status.__struct_fields__}
+
+
+async def test_a_daemon_of_many_stores_looks_at_their_states_less_often(
+    tmp_path: Path,
+) -> None:
+    clock = RunningClock()
+    published: list[Mapping[str, bytes]] = []
+    settings = Settings.model_validate(
+        {"state_dir": tmp_path, "stores": {"main": SHOP, "other": SHOP}}
+    )
+    looks = [0.001, 0.02, 0.5]
+    ended = asyncio.Event()
+
+    async def status() -> dict[str, Any]:
+        if not looks:
+            ended.set()
+            await asyncio.Event().wait()
+        await clock.sleep(looks.pop(0))
+        return unpublished(settings)
+
+    async def publish(states: Mapping[str, bytes]) -> None:
+        published.append(states)
+
+    owned: Any = SimpleNamespace(owns=lambda _: True)
+    owner: Any = SimpleNamespace(ownership=owned)
+    requests: Any = SimpleNamespace(publish=publish)
+    publisher = StatePublisher(settings, owner, requests, status, clock)
+    running = asyncio.create_task(publisher.run())
+    await ended.wait()
+    running.cancel()
+    rests = [PUBLISH_SECONDS, pytest.approx(2.0), LONGEST_PUBLISH_SECONDS]
+    assert clock.slept[1::2] == rests
+    assert len(published) == 1, "nothing has changed since"

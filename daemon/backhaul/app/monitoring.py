@@ -245,6 +245,9 @@ class Monitoring:
 
 
 PUBLISH_SECONDS = 1.0
+LONGEST_PUBLISH_SECONDS = 5.0
+PUBLISH_SHARE = 0.01
+"""How much of its time a daemon of thousands of stores collects their states."""
 BY_STORE = ("stores", "subscriptions")
 BY_CONNECTOR = ("connectors", "news")
 BY_JOB = ("jobs", "plans", "rules")
@@ -313,12 +316,14 @@ class StatePublisher:
     async def run(self) -> None:
         """Publish until cancelled."""
         while True:
+            began = self._clock.monotonic()
             parts = split(self._settings, await self._status())
             states = {
                 store: msgspec.json.encode(each)
                 for store, each in parts.items()
                 if self._owns(store)
             }
+            rest = (self._clock.monotonic() - began) / PUBLISH_SHARE
             changed = dict(states.items() - self._published.items())
             self._published = {n: s for n, s in self._published.items() if n in states}
             if changed:
@@ -328,7 +333,8 @@ class StatePublisher:
                     logger.bind(action="request.busy").debug("{}", error)
                 else:
                     self._published |= changed
-            await self._clock.sleep(PUBLISH_SECONDS)
+            rest = min(max(PUBLISH_SECONDS, rest), LONGEST_PUBLISH_SECONDS)
+            await self._clock.sleep(rest)
 
 
 def _standby_text(states: Sequence[PublishedState]) -> str:
