@@ -25,14 +25,17 @@ STRIPE_HEADER = "Stripe-Signature"
 ITEMS = 3
 FIRST = 100_000_000
 """The number of the first order; ids contain their order's number and grow with it."""
+LATER = 200_000_000
+"""The sequence number of the first change; each event of a store has a new one."""
 _MARK = 777_000_777
+_SEQUENCE = 888_000_888
 _PLACED = "2026-03-01T10:00:00.000Z"
 _CHANGED = "2026-03-02T10:00:00.000Z"
 
 
 def bodies(count: int, first: int = FIRST) -> Iterator[bytes]:
     """Yield `count` envelopes of orders with different ids."""
-    return _numbered(_envelope(), range(first, first + count))
+    return _numbered(_envelope(), range(first, first + count), first)
 
 
 def changes(numbers: Iterable[int]) -> Iterator[bytes]:
@@ -44,7 +47,7 @@ def changes(numbers: Iterable[int]) -> Iterator[bytes]:
         "createdAt": _CHANGED,
         "data": _order() | changed,
     }
-    return _numbered(envelope, numbers)
+    return _numbered(envelope, numbers, LATER)
 
 
 def versions(count: int, version: int) -> Iterator[bytes]:
@@ -57,13 +60,20 @@ def versions(count: int, version: int) -> Iterator[bytes]:
         "createdAt": at,
         "data": _order() | changed,
     }
-    return _numbered(envelope, range(FIRST, FIRST + count))
+    sequence = LATER + version * count
+    return _numbered(envelope, range(FIRST, FIRST + count), sequence)
 
 
-def _numbered(envelope: dict[str, Any], numbers: Iterable[int]) -> Iterator[bytes]:
-    parts = msgspec.json.encode(envelope).split(str(_MARK).encode())
-    for number in numbers:
-        yield (b"%d" % number).join(parts)
+def _numbered(
+    envelope: dict[str, Any], numbers: Iterable[int], sequence: int
+) -> Iterator[bytes]:
+    """Yield the envelope for each number; the sequence numbers start at `sequence`."""
+    head, tail = msgspec.json.encode(envelope).split(b"%d" % _SEQUENCE)
+    mark = b"%d" % _MARK
+    heads, tails = head.split(mark), tail.split(mark)
+    for place, number in enumerate(numbers, sequence):
+        text = b"%d" % number
+        yield b"%b%d%b" % (text.join(heads), place, text.join(tails))
 
 
 def requests(count: int) -> list[bytes]:
@@ -144,7 +154,7 @@ def _envelope() -> dict[str, Any]:
         "apiVersion": "v1",
         "storeId": "sto_1a2b3c4d5e6f",
         "createdAt": _PLACED,
-        "sequence": _MARK,
+        "sequence": _SEQUENCE,
         "data": _order(),
     }
 

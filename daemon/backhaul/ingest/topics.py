@@ -124,7 +124,8 @@ def decode_event(
         envelope = open_envelope(event.body, event.topic)
     except Unusable as error:
         return _result(Folded("quarantined", topic_of(event.topic), detail=str(error)))
-    digest = _digest(event) if event.kind == "delivery" else None
+    is_delivery = event.kind == "delivery"
+    digest = _digest(event, envelope.sequence) if is_delivery else None
     source = Source(event, envelope.without_data(), digest, currency, tracking)
     decoded = _decoded(source, envelope.data, store_id)
     return Decoded(partial(_fold, source, decoded, store_id), decoded.concerned)
@@ -227,12 +228,17 @@ def _unhandled(
     )
 
 
-def _digest(event: StoredEvent) -> bytes:
-    """Return a digest that identifies a delivery; 128 bits keep its table small."""
+def _digest(event: StoredEvent, sequence: int) -> bytes:
+    """Return a digest that identifies a delivery; 128 bits keep its table small.
+
+    It begins with the sequence number in the body: what arrives together is stored
+    together. Otherwise each event would change a page of its own in a large table.
+    """
     parts = f"{len(event.store)}:{event.store}{len(event.topic)}:{event.topic}"
     # The stored digest was compared with the body: there is no need to hash it twice.
     of_body = event.digest or digest_of((event.body,))
-    return sha256(parts.encode() + of_body).digest()[:16]
+    place = sequence.to_bytes((sequence.bit_length() + 7) // 8, "big")
+    return place + sha256(parts.encode() + of_body).digest()[:16]
 
 
 _NOTHING = StoreFacts()
