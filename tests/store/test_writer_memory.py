@@ -25,6 +25,8 @@ MOST_MEMORY_BYTES = 60_000_000
 """SQLite's cache of 32 MB, and a few bodies."""
 
 SOME_PAGES_BYTES = 200_000
+IN_MEMORY = 2
+"""What `PRAGMA temp_store` says."""
 NOTHING = {"orders": 0, "products": 0}
 MANY = 3_000
 CUSTOMERS = """
@@ -88,6 +90,33 @@ async def test_rows_of_all_sizes_get_ids_in_their_order(tmp_path: Path) -> None:
         kept = dict(connection.execute("SELECT id, length(body) FROM inbox").fetchall())
     assert [kept[id_] for id_ in ids] == sizes
     assert count(path, "inbox") == len(sizes)
+
+
+async def test_only_work_on_most_of_the_file_has_its_copies_of_pages_in_a_file(
+    tmp_path: Path,
+) -> None:
+    texts: list[str] = []
+
+    def places() -> list[str]:
+        """Return where the copies were at each statement that changes most pages."""
+        found, place = [], ""
+        for text in texts:
+            place = text if text.startswith("PRAGMA temp_store") else place
+            if text.startswith(("VACUUM", "DROP TABLE search_documents_fts")):
+                found.append(place)
+        return [*found, place]
+
+    def watch(connection: sqlite3.Connection) -> int:
+        connection.set_trace_callback(texts.append)
+        return int(connection.execute("PRAGMA temp_store").fetchone()[0])
+
+    async with started_store(tmp_path / "backhaul.db") as store:
+        assert await store.engine.write(watch) == IN_MEMORY
+        await store.erasure.rewrite()
+        await store.search.rebuild()
+        file, memory = "PRAGMA temp_store=FILE", "PRAGMA temp_store=MEMORY"
+        assert places() == [file, file, memory]
+        assert await store.engine.write(watch) == IN_MEMORY
 
 
 async def test_counting_a_larger_mirror_needs_no_additional_memory(

@@ -60,7 +60,9 @@ class Writer(RoundWriter):
         return self.alone(_vacuum)
 
     def _connect(self) -> sqlite3.Connection:
-        return self._open(self._path)
+        connection = self._open(self._path)
+        connections.keep_savepoints_in_memory(connection)
+        return connection
 
     def _begin(self, connection: Any) -> None:
         connection.execute("BEGIN IMMEDIATE")
@@ -101,7 +103,8 @@ def _truncate(connection: sqlite3.Connection) -> bool:
 
 
 def _vacuum(connection: sqlite3.Connection) -> bool:
-    connection.execute("VACUUM")
+    with connections.large_work(connection):
+        connection.execute("VACUUM")
     return True
 
 

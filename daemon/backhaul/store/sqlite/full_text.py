@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from backhaul.store.customer_erasure import holds, spellings
 from backhaul.store.read_records import SearchHit
 from backhaul.store.sql.customer_erasure.erase import SqlErasure
-from backhaul.store.sql.family import write
 from backhaul.store.sql.mirror.search_index import CURSOR, SqlSearchIndex
 from backhaul.store.sql.schema.inbox_and_mirror import SEARCH_DOCUMENTS
+from backhaul.store.sqlite import connections
 
 if TYPE_CHECKING:
     import sqlite3
@@ -62,13 +62,28 @@ def create_index(connection: Connection) -> None:
 class SqliteSearchIndex(SqlSearchIndex):
     """The search index with FTS5 tables."""
 
-    @write
-    def rebuild(self, connection: Connection) -> None:
-        connection.execute("DROP TABLE search_documents_fts")
-        connection.execute("DROP TABLE search_documents")
-        connection.execute(SEARCH_DOCUMENTS)
-        create_index(connection)
-        connection.execute("DELETE FROM kv WHERE name = :name", {"name": CURSOR})
+    def __init__(self, engine: SqliteEngine, clock: Clock) -> None:
+        super().__init__(engine, clock)
+        self._writer = engine.writer
+
+    async def rebuild(self) -> None:
+        await self._writer.alone(_make_anew)
+
+
+def _make_anew(connection: sqlite3.Connection) -> None:
+    """Remove all documents and their index in one transaction."""
+    with connections.large_work(connection):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute("DROP TABLE search_documents_fts")
+            connection.execute("DROP TABLE search_documents")
+            connection.execute(SEARCH_DOCUMENTS)
+            create_index(connection)
+            connection.execute("DELETE FROM kv WHERE name = :name", {"name": CURSOR})
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
 
 
 _FIND = """
