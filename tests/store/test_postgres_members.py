@@ -18,6 +18,7 @@ from backhaul.store.commands import restored_mark
 from backhaul.store.deliveries import Subscriber
 from backhaul.store.matching import NewCommand
 from backhaul.store.postgres.connection import Connection
+from backhaul.store.postgres.fence import session_name
 from backhaul.store.sql.commands import planning
 from backhaul.store.testing.command_scenes import claimed, plan, resolve, state_of
 from backhaul.store.testing.event_scenes import (
@@ -27,12 +28,20 @@ from backhaul.store.testing.event_scenes import (
     webhook,
     without_decoding,
 )
-from scenes.cluster_members import LONG_AGO, in_contact, joined, owning, run, share
+from scenes.cluster_members import (
+    LONG_AGO,
+    in_contact,
+    joined,
+    member,
+    owning,
+    run,
+    share,
+)
 from scenes.postgres_databases import PostgresDatabases, postgres_databases
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
     from backhaul.store.postgres.database import PostgresStore
@@ -341,3 +350,51 @@ async def test_a_member_whose_row_is_gone_has_lost_commits(url: str) -> None:
         with pytest.raises(CommitsLost):
             await store.watch()
         assert (restored_mark("main"),) in run(url, "SELECT name FROM kv")
+
+
+def _reading_slowly(link: psycopg.Connection[Any]) -> None:
+    """Ask for more than the buffers of both sides hold, and do not read it."""
+    link.pgconn.send_query(b"SELECT repeat('x', 1000000) FROM generate_series(1, 99)")
+
+
+def _amid_a_batch(link: psycopg.Connection[Any]) -> None:
+    """Send a part of a batch, and nothing that ends it."""
+    link.pgconn.enter_pipeline_mode()
+    link.pgconn.send_query_params(b"SELECT 1", None)
+    link.pgconn.send_flush_request()
+
+
+@pytest.mark.parametrize("begin", [_reading_slowly, _amid_a_batch])
+async def test_a_member_that_stands_still_amid_a_statement_is_replaced(
+    begin: Callable[[psycopg.Connection[Any]], None], url: str
+) -> None:
+    """The server waits for it, and keeps its row locked."""
+    async with joined(url, "a") as first, joined(url, "b") as second:
+        await owning(first)
+        await in_contact(second)
+        run(url, LONG_AGO)
+        name = session_name(member("a").id)
+        with closing(psycopg.connect(url, application_name=name)) as link:
+            link.execute("SELECT 1 FROM members WHERE id = 'a' FOR UPDATE")
+            begin(link)
+            link.pgconn.flush()
+            assert (await second.ownership.balance()).taken == ()
+            taken: tuple[str, ...] = ()
+            async with asyncio.timeout(HANG_SECONDS):
+                while not taken:
+                    taken = (await second.ownership.balance()).taken
+        assert taken == ("*", "main")
+
+
+async def test_a_long_transaction_ends_with_a_sign_of_life(url: str) -> None:
+    """Otherwise others could take the stores before the next transaction begins."""
+    async with joined(url, "a") as store:
+
+        def work(connection: Any) -> str:
+            connection.execute("SELECT pg_sleep(1)")
+            (at,) = connection.execute("SELECT clock_timestamp()::text").fetchone()
+            return str(at)
+
+        worked_at = await store.engine.write(work)
+        later = f"SELECT beat_at > '{worked_at}' FROM members WHERE id = 'a'"  # noqa: S608 - a time
+        assert run(url, later) == [(True,)]

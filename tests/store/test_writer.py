@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul.errors import Busy
+from backhaul.store.sql.round_writer import MOST_UNITS
 from backhaul.store.sqlite.connections import open_writer
 from backhaul.store.sqlite.database import append_batch
 from backhaul.store.sqlite.engine import Writer
@@ -72,6 +73,28 @@ async def test_units_run_in_the_order_they_are_submitted(
     await asyncio.gather(*futures)
     assert done == names
     assert [name for (name,) in rows(path, MARKS)] == names
+
+
+async def test_thousands_of_units_are_no_transaction_of_their_own(
+    writer: Writer,
+) -> None:
+    """It would take seconds, and everything that comes later would wait for it."""
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    go_on = threading.Event()
+    transactions: list[str] = []
+
+    def watch(connection: sqlite3.Connection) -> None:
+        connection.set_trace_callback(transactions.append)
+        loop.call_soon_threadsafe(begun.set)
+        go_on.wait(HANG_SECONDS)
+
+    first = writer.urgent(watch)
+    await begun.wait()
+    futures = [writer.urgent(mark(f"m{n}")) for n in range(3 * MOST_UNITS + 1)]
+    go_on.set()
+    await asyncio.gather(first, *futures)
+    assert sum(text.startswith("BEGIN") for text in transactions) == 4
 
 
 @pytest.mark.parametrize(

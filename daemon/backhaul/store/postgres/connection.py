@@ -267,7 +267,7 @@ class Connection:
 
     `lock_milliseconds`: how long a statement waits for a lock; 0 means for ever.
     `idle_seconds`: how long a client may stop inside of a transaction, before the
-    server ends it.
+    server ends it. `name`: what `pg_stat_activity` shows instead of the URL's name.
     """
 
     def __init__(
@@ -277,8 +277,10 @@ class Connection:
         read_only: bool = False,
         lock_milliseconds: int = 0,
         idle_seconds: float = IDLE_TRANSACTION_SECONDS,
+        name: str = "",
     ) -> None:
         self._url = url
+        self._named = {"application_name": name} if name else {}
         self._read_only = read_only
         # For a transaction, not a session: a pooler gives the session to others.
         self._settings = (
@@ -298,6 +300,7 @@ class Connection:
             row_factory=_rows,
             cursor_factory=ResultOfMany,
             client_encoding="UTF8",  # PGCLIENTENCODING may name another
+            **self._named,
         )
         connection.add_notice_handler(self._on_notice)
         adapt(connection)

@@ -16,6 +16,7 @@ from backhaul.store.postgres.connection import (
     Connection,
     concerns_the_server,
 )
+from backhaul.store.postgres.fence import session_name
 from backhaul.store.postgres.streams import StreamWriter
 from backhaul.store.sql.family import Idempotent
 from backhaul.store.sql.round_writer import RoundEngine, RoundWriter, Row
@@ -51,6 +52,7 @@ class PostgresWriter(RoundWriter):
             self._url,
             lock_milliseconds=LOCK_MILLISECONDS,
             idle_seconds=seconds if fence is None else fence.ttl_seconds,
+            name="" if fence is None else session_name(fence.member.id),
         )
 
     def _begin(self, connection: Any) -> None:
@@ -60,8 +62,10 @@ class PostgresWriter(RoundWriter):
             self._fence.begin(connection)
 
     def _end(self, connection: Any) -> None:
-        super()._end(connection)
-        if self._fence is not None:
+        if self._fence is None:
+            super()._end(connection)
+        else:
+            self._fence.end(connection)
             self._fence.committed()
 
     def _append_rows(self, connection: Any, rows: Sequence[Row]) -> Sequence[int]:

@@ -33,6 +33,8 @@ SEND_BY_SECONDS = 5.0
 """The longest time from the claim of a command to the first byte of its request."""
 MARGIN_SECONDS = 0.5
 """How much earlier than the others an owner stops trusting its own right."""
+LONG_SHARE = 0.25
+"""The share of a member's `ttl` after which a transaction ends with a sign of life."""
 FORGET_SECONDS = 86_400.0
 """How long the row of a fenced member stays."""
 SCHEMA = (
@@ -78,10 +80,21 @@ _FENCE = """
     UPDATE members SET rounds = rounds + 1, beat_at = clock_timestamp()
     WHERE id = :member AND fenced_at IS NULL RETURNING rounds
 """
+_BEAT_AGAIN = "UPDATE members SET beat_at = clock_timestamp() WHERE id = :member"
 SET_FENCED = """
     UPDATE members SET fenced_at = clock_timestamp(), stores = 0 WHERE id = :member
 """
 FREE_ALL = "UPDATE owners SET member = NULL WHERE member = :member"
+_STUCK = """
+    SELECT pg_terminate_backend(a.pid, 500)
+    FROM members m JOIN pg_stat_activity a
+      ON a.application_name = 'backhaul-' || right(m.id, 8)
+    WHERE m.id != :member AND m.fenced_at IS NULL
+      AND m.beat_at < clock_timestamp() - m.ttl
+      AND a.datname = current_database() AND a.usename = current_user
+      AND a.state = 'active' AND a.wait_event_type = 'Client'
+      AND a.query_start < clock_timestamp() - m.ttl
+"""
 _LEAVE = "DELETE FROM members WHERE id = :member AND fenced_at IS NULL"
 _ROUNDS = "SELECT rounds FROM members WHERE id = :member"
 _FENCE_OTHERS = """
@@ -96,6 +109,21 @@ _OWNERS = f"""
     FROM owners o LEFT JOIN members m ON m.id = o.member
     WHERE :stores = '[]' OR o.store IN ({NAMES}) ORDER BY o.store
 """  # noqa: S608 - a constant
+
+
+def session_name(member: str) -> str:
+    """Return the name of the connection on which a member writes."""
+    return f"backhaul-{member[-8:]}"
+
+
+def end_stuck(connection: Connection, member: str) -> None:
+    """End the transactions of other members that are silent and do not read or send.
+
+    The server ends a transaction of a process that stands still only if it waits for
+    the next statement, not if it sends rows or receives the rest of a batch. Until then
+    the member's row is locked, so that nobody can take its stores.
+    """
+    connection.execute(_STUCK, {"member": member})
 
 
 def boot_seconds() -> float:
@@ -291,6 +319,15 @@ class Fence:
         self._rounds, self._next_owned = row[0], self.owned
         if self._rounds <= self._confirmed:
             self._hold_all(connection)
+
+    def end(self, connection: Connection) -> None:
+        """Commit, with a new sign of life if the transaction took long.
+
+        Its first one is as old as the transaction, and the next comes with the next.
+        """
+        if boot_seconds() - self._began > self.ttl_seconds * LONG_SHARE:
+            connection.execute(_BEAT_AGAIN, {"member": self.member.id})
+        connection.execute("COMMIT")
 
     def committed(self) -> None:
         """Note that the transaction is durable."""

@@ -26,6 +26,7 @@ from backhaul.store.postgres.fence import (
     FREE_ALL,
     NAMES,
     SET_FENCED,
+    end_stuck,
     known_owners,
 )
 from backhaul.store.postgres.streams import retire
@@ -216,6 +217,7 @@ class PostgresOwnership:
             return Shift()
         fence, me = self._fence, {"member": self._id}
         if fence.until_may_fence <= 0:
+            end_stuck(connection, self._id)
             for (silent,) in connection.execute(_LOCK_SILENT, me).fetchall():
                 connection.execute(FREE_ALL, {"member": silent})
                 connection.execute(SET_FENCED, {"member": silent})
@@ -242,6 +244,7 @@ class PostgresOwnership:
         if move_marks.find(connection, move_marks.MOVING_FROM):
             return False
         me = {"member": self._id}
+        end_stuck(connection, self._id)
         for (silent,) in connection.execute(_LOCK_SILENT, me).fetchall():
             connection.execute(FREE_ALL, {"member": silent})
             connection.execute(SET_FENCED, {"member": silent})

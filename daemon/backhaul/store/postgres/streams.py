@@ -9,7 +9,6 @@ changes behind its last event. After any error a connection begins a new stream.
 from __future__ import annotations
 
 import json
-import math
 import threading
 import time
 from contextlib import closing, suppress
@@ -27,6 +26,7 @@ from backhaul.store.postgres.connection import (
 )
 from backhaul.store.postgres.connection import Connection as PostgresConnection
 from backhaul.store.postgres.dialect import sendable
+from backhaul.store.postgres.patience import Patience, is_answered
 from backhaul.store.sql.dialect import batch
 from backhaul.store.sql.family import write
 from backhaul.store.sql.inbox.fold import FOLD_BATCH, SqlInbox
@@ -104,8 +104,7 @@ class StreamWriter(RoundWriter):
         self._member = member
         self._hold_seconds = hold_seconds
         self._lost_at: float | None = None
-        self._waits: list[tuple[float, Batch]] = []
-        self._limit: asyncio.TimerHandle | None = None
+        self._patience = Patience(hold_seconds, self._refuse_waiting)
         self._stops = threading.Event()
         self._stream = 0
         self._times_opened = 0
@@ -124,48 +123,25 @@ class StreamWriter(RoundWriter):
     async def stop(self) -> None:
         self._stops.set()
         await super().stop()
-        if self._limit is not None:
-            self._limit.cancel()
+        self._patience.stop()
 
     def append(self, row: Row) -> asyncio.Future[int]:
         """Append a row; refuse it if its commit takes too long. May raise Busy."""
-        now = time.monotonic()
-        if self._waits and now > self._waits[0][0] + self._patience:
+        if self._patience.is_over:
             raise Busy(_NO_ANSWER)
         future = super().append(row)
         if len(self._gathered.rows) == 1:
-            self._waits.append((now, self._gathered))
-            self._limit = self._limit or self._check_later(self._patience)
+            self._patience.begin(self._gathered)
         return future
 
-    @property
-    def _patience(self) -> float:
-        return self._hold_seconds or math.inf
-
-    def _check_later(self, seconds: float) -> asyncio.TimerHandle | None:
-        if seconds == math.inf:
-            return None
-        return self._open_loop().call_later(seconds, self._check)
-
-    def _check(self) -> None:
-        """Refuse all events that wait, if the oldest waits for too long."""
-        self._limit = None
-        if not self._waits:
-            return
-        left = self._waits[0][0] + self._patience - time.monotonic()
-        if left > 0:
-            self._limit = self._check_later(left)
-            return
+    def _refuse_waiting(self, batches: Iterable[Batch]) -> None:
         self._gathered = Batch()
-        for _, waiting in self._waits:
+        for waiting in batches:
             refuse(waiting.futures, Busy(_NO_ANSWER))
 
     def _finish(self, futures: list[asyncio.Future[Any]], results: list[Any]) -> None:
         super()._finish(futures, results)
-        self._waits = [one for one in self._waits if not _is_answered(one[1].futures)]
-        if self._waits:
-            left = self._waits[0][0] + self._patience - time.monotonic()
-            self._limit = self._limit or self._check_later(max(left, 0))
+        self._patience.end_answered()
 
     def _commit(self, connection: Any, work: Any) -> list[Any]:
         self._arrived = len(work.appends.rows)
@@ -175,7 +151,7 @@ class StreamWriter(RoundWriter):
             if not self._is_lost:
                 self._lost_at = None
                 return results
-            if (self._is_unknown and work.jobs) or _is_answered(work.futures()):
+            if (self._is_unknown and work.jobs) or is_answered(work.futures()):
                 return results
             self._lost_at = self._lost_at or time.monotonic()
             if time.monotonic() > self._lost_at + self._hold_seconds:
@@ -236,10 +212,6 @@ class StreamWriter(RoundWriter):
         if isinstance(error, psycopg.Error | CommitUnknown):
             return Busy(f"the database cannot be written now: {error}")
         return error
-
-
-def _is_answered(futures: Sequence[asyncio.Future[Any]]) -> bool:
-    return all(future.done() for future in futures)
 
 
 # The rows of values leave only the indexes of streams: with `stream = s.id ORDER BY id`

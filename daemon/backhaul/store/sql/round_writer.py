@@ -1,7 +1,7 @@
 """The one writer: a thread that owns the only connection that writes.
 
-Work arrives as units. A round takes every waiting urgent unit, with the accepted
-events as one batch; or, in turn, one slice of background work. Each unit has its own
+Work arrives as units. A round takes the waiting urgent units, with the accepted events
+as one batch; or, in turn, one slice of background work. Each unit has its own
 SAVEPOINT, and a round is one durable commit. Futures resolve after the commit, so a
 caller with a result can rely on the disk (architecture, Life of an event).
 
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from backhaul.store.inbox import Arrival
 
 T = TypeVar("T")
+MOST_UNITS = 256
+"""The most urgent units of one round. Thousands that come at once, as when a daemon
+takes thousands of stores, must not become one transaction that takes seconds."""
 Row: TypeAlias = tuple[Any, ...]
 
 
@@ -270,7 +273,7 @@ class RoundWriter(ABC):
             return
         if self._background.empty():
             work.take(self._urgent.get())
-        while not self._urgent.empty():
+        while len(work.jobs) < MOST_UNITS and not self._urgent.empty():
             work.take(self._urgent.get())
         self._background_is_next = True
 
