@@ -31,7 +31,7 @@ from bench.scan_lines import scan_lines
 from bench.servers import DiedError
 from bench.sql_pull import sql_pull
 from bench.startup import newcomer, startup
-from bench.sustained import storm_of_changes, sustained
+from bench.sustained import burst, storm_of_changes, sustained
 
 Row: TypeAlias = Callable[[Scale], Rounds]
 
@@ -42,6 +42,7 @@ ROWS: dict[str, Row] = {
     "ingest-peers": ingest_peers,
     "sustained": sustained,
     "storm-of-changes": storm_of_changes,
+    "burst": burst,
     "fold": fold,
     "fold-large": fold_large,
     "start": start,

@@ -1,7 +1,8 @@
-"""Rows `sustained` and `storm-of-changes`: a whole daemon that keeps up with a load.
+"""Rows `sustained`, `storm-of-changes` and `burst`: a whole daemon under load.
 
-Server and load share all cores. The load pauses while the fold is late, so the figures
-are what the daemon receives and folds for as long as one likes.
+Server and load share all cores. In the first two the load pauses while the fold is
+late, so the figures are what the daemon receives and folds for as long as one likes. In
+a burst the load does not pause, and the fold catches up afterwards.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import uvloop
 from msgspec import Struct
@@ -35,9 +36,12 @@ SHAPES = (0, 1, 2)
 LATE_SECONDS = 0.5
 """The load pauses while the fold is as late as that."""
 LOOK_SECONDS = 0.02
-STALL_SECONDS = 60
+STALL_SECONDS = 300
 LONGER = 5
 """How many times as long as a server of other rows each is loaded."""
+BURST = 30
+"""The same for a burst; its load is a share of what is received without a fold."""
+BURST_SHARE = 0.9
 CHANGED = 10_000
 """How many orders change again and again."""
 _FOLDED = "SELECT coalesce((SELECT value FROM kv WHERE name = 'fold_cursor'), 0)"
@@ -48,13 +52,22 @@ _LAG = """
 _OUTCOMES = "SELECT state, count(*) FROM event_outcomes GROUP BY state"
 
 
+Pace: TypeAlias = "Callable[[float, int, int], bool]"
+"""Whether the load goes on, by the elapsed seconds, and the events sent and folded."""
+
+
 class _Kept(Struct):
-    """What a daemon did with one load: events a second, and seconds."""
+    """What a daemon did with one load: events a second, and seconds.
+
+    `received` is the rate during the load; `drained` the seconds to fold what was left.
+    """
 
     per_second: float
     lag: float
     p99_ms: float
     processor_ms: float
+    received: float
+    drained: float
 
 
 def sustained(scale: Scale) -> Rounds:
@@ -62,7 +75,7 @@ def sustained(scale: Scale) -> Rounds:
     rounds = Rounds()
     for _ in range(scale.rounds):
         with _folder(scale) as folder:
-            bare = _bare(scale, folder / "bare.db")
+            bare = _served(scale, Kind.BARE, folder / "bare.db")
             rounds.add("bare", "requests/s", bare)
             for number in SHAPES:
                 kept = _load(scale, folder / f"{number}", number, _new_orders())
@@ -72,7 +85,7 @@ def sustained(scale: Scale) -> Rounds:
                 rounds.add(f"{name}, longest from arrival to fold", "s", kept.lag)
                 rounds.add(f"{name}, p99", "ms", kept.p99_ms)
                 rounds.add(f"{name}, processor time", "ms/event", kept.processor_ms)
-            again = _bare(scale, folder / "again.db")
+            again = _served(scale, Kind.BARE, folder / "again.db")
             rounds.add("control, bare to bare", "x", again / bare)
     return rounds
 
@@ -93,6 +106,26 @@ def storm_of_changes(scale: Scale) -> Rounds:
     return rounds
 
 
+def burst(scale: Scale) -> Rounds:
+    """Receive nearly as fast as a server that does not fold, and fold all of it."""
+    rounds = Rounds()
+    for _ in range(scale.rounds):
+        with _folder(scale) as folder:
+            received = _served(scale, Kind.KEEPING, folder / "kept.db")
+            rounds.add("received without a fold", "requests/s", received)
+            asked = received * BURST_SHARE
+            for number in SHAPES[:2]:
+                kept = _load(
+                    scale, folder / f"{number}", number, _new_orders(), BURST, asked
+                )
+                name = f"receivers = {number}"
+                rounds.add(f"{name}, ratio to that rate", "x", kept.received / received)
+                rounds.add(f"{name}, received", "events/s", kept.received)
+                rounds.add(f"{name}, p99", "ms", kept.p99_ms)
+                rounds.add(f"{name}, all folded after", "s", kept.drained)
+    return rounds
+
+
 @contextmanager
 def _folder(scale: Scale) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=scale.directory) as name:
@@ -109,23 +142,32 @@ def _changes() -> Iterator[bytes]:
         yield from map(orders.request, orders.versions(CHANGED, version))
 
 
-def _bare(scale: Scale, database: Path) -> float:
-    """Return how many requests a second a handler answers that stores nothing."""
-    with servers.serving(Kind.BARE, database, machine.all_cores) as (port, _):
+def _served(scale: Scale, kind: Kind, database: Path) -> float:
+    """Return how many requests a second a server without a fold answers."""
+    with servers.serving(kind, database, machine.all_cores) as (port, _):
         requests = load.until(perf_counter() + scale.seconds, _new_orders())
         return load.send(port, requests, scale.connections).per_second
 
 
-def _load(scale: Scale, folder: Path, number: int, requests: Iterator[bytes]) -> _Kept:
-    """Load a new daemon, wait until all is folded, and hold it to its database."""
+def _load(
+    scale: Scale,
+    folder: Path,
+    number: int,
+    requests: Iterator[bytes],
+    longer: int = LONGER,
+    rate: float | None = None,
+) -> _Kept:
+    """Load a new daemon, wait until all is folded, and hold it to its database.
+
+    The load has at most this rate; without one it pauses while the fold is late.
+    """
     daemon = Daemon(folder, receivers=number)
     _, pid = daemon.start(on_all_cores=True)
-    seconds = scale.seconds * LONGER
-    began, processor = perf_counter(), partial(machine.family_seconds, pid)
-    used = processor()
-    requests = load.until(began + seconds, requests)
-    work = _paced(daemon, requests, scale.connections)
-    loaded, elapsed = uvloop.run(work)
+    processor = partial(machine.family_seconds, pid)
+    began, used = perf_counter(), processor()
+    requests = load.until(began + scale.seconds * longer, requests)
+    pace = _while_folded(scale.connections) if rate is None else _at(rate)
+    loaded, elapsed = uvloop.run(_paced(daemon, requests, scale.connections, pace))
     used = processor() - used
     daemon.stop()
     events = loaded.statuses[200]
@@ -135,14 +177,34 @@ def _load(scale: Scale, folder: Path, number: int, requests: Iterator[bytes]) ->
         outcomes = dict(connection.execute(_OUTCOMES))
     agree("webhooks in the database", events, stored)
     agree("webhooks folded", {"folded": events}, outcomes)
-    p99, each = loaded.percentile_ms(0.99), 1_000 * used / events
-    return _Kept(events / elapsed, lag, p99, each)
+    return _Kept(
+        events / elapsed,
+        lag,
+        loaded.percentile_ms(0.99),
+        1_000 * used / events,
+        loaded.per_second,
+        elapsed - loaded.seconds,
+    )
+
+
+def _while_folded(connections: int) -> Pace:
+    """Go on while the fold is late by less than `LATE_SECONDS` at its own rate."""
+
+    def goes_on(elapsed: float, sent: int, folded: int) -> bool:
+        return sent - folded <= max(folded / elapsed * LATE_SECONDS, connections)
+
+    return goes_on
+
+
+def _at(rate: float) -> Pace:
+    """Go on at a rate, whatever is folded."""
+    return lambda elapsed, sent, _: sent <= rate * elapsed
 
 
 async def _paced(
-    daemon: Daemon, requests: Iterator[bytes], connections: int
+    daemon: Daemon, requests: Iterator[bytes], connections: int, pace: Pace
 ) -> tuple[Loaded, float]:
-    """Send while the fold keeps up; return when all is folded, after how long."""
+    """Send at a pace; return when all is folded, after how long."""
     gate, began = Gate(), perf_counter()
     sent = 0
 
@@ -157,8 +219,7 @@ async def _paced(
         work = load.send_through(gate, daemon.public_port, counted(), connections)
         sending = asyncio.create_task(work)
         while not sending.done():
-            behind, rate = sent - folded(), folded() / (perf_counter() - began)
-            gate.turn(is_open=behind <= max(rate * LATE_SECONDS, connections))
+            gate.turn(is_open=pace(perf_counter() - began, sent, folded()))
             await asyncio.sleep(LOOK_SECONDS)
         await _until(lambda: folded() >= sent)
         return await sending, perf_counter() - began

@@ -31,6 +31,7 @@ FIGURES = {
         "receivers = 2, longest from arrival to fold",
     },
     "storm-of-changes": {"receivers = 2, ratio to new orders"},
+    "burst": {"receivers = 1, ratio to that rate", "receivers = 1, all folded after"},
     "fold": {"ratio to plain rows", "orders folded"},
     "fold-large": {"new, rate at many to rate at few", "memory at its most, at many"},
     "start": {"start to ready", "memory when ready"},
