@@ -19,6 +19,7 @@ from backhaul.store.deliveries import Subscriber
 from backhaul.store.matching import NewCommand
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.fence import session_name
+from backhaul.store.postgres.ownership import PostgresOwnership
 from backhaul.store.sql.commands import planning
 from backhaul.store.testing.command_scenes import claimed, plan, resolve, state_of
 from backhaul.store.testing.event_scenes import (
@@ -384,6 +385,46 @@ async def test_a_member_that_stands_still_amid_a_statement_is_replaced(
                 while not taken:
                     taken = (await second.ownership.balance()).taken
         assert taken == ("*", "main")
+
+
+THREE = ("one", "two", "three")
+OTHERS_OWN = """
+    UPDATE owners SET member = CASE store WHEN 'three' THEN 'c' ELSE 'b' END
+    WHERE store != 'one'
+"""
+FENCE_C = (
+    "UPDATE owners SET member = NULL WHERE member = 'c'",
+    "UPDATE members SET fenced_at = clock_timestamp(), stores = 0 WHERE id = 'c'",
+)
+
+
+async def test_a_store_that_another_member_frees_during_a_take_is_taken_next(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two members find a third one silent at once, and the first leaves a store."""
+    async with (
+        joined(url, "a", THREE) as store,
+        joined(url, "b", THREE),
+        joined(url, "c", THREE),
+    ):
+        run(url, OTHERS_OWN)
+        run(url, "UPDATE members SET stores = 1 WHERE id != 'a'")
+        assert (await store.ownership.balance()).taken == ("one",)
+        await in_contact(store)
+        run(url, LONG_AGO.replace("'a'", "'c'"))
+        take_others = PostgresOwnership._take_others
+        with closing(psycopg.connect(url)) as first:
+            for statement in FENCE_C:
+                first.execute(statement)
+
+            def slowly(*values: Any) -> None:
+                first.commit()
+                take_others(*values)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(PostgresOwnership, "_take_others", slowly)
+                assert (await store.ownership.balance()).taken == ()
+        assert (await store.ownership.balance()).taken == ("three",)
 
 
 async def test_a_long_transaction_ends_with_a_sign_of_life(url: str) -> None:

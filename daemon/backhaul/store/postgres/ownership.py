@@ -87,10 +87,11 @@ _PEERS = """
         extract(epoch FROM beat_at + ttl - clock_timestamp())::float8 AS seconds_left
     FROM members WHERE fenced_at IS NULL
 """
+# Also the stores that are pinned to this host, and the duties of the whole database,
+# which nobody has a share of.
 _FREE = f"""
-    SELECT count(*) FILTER (WHERE pinned IS NULL AND store != '{DATABASE}'),
-        count(*) FILTER (WHERE pinned = :host OR store = '{DATABASE}')
-    FROM owners WHERE member IS NULL
+    SELECT store, pinned IS NULL AND store != '{DATABASE}' AS is_shared
+    FROM owners WHERE member IS NULL AND (pinned IS NULL OR pinned = :host)
 """  # noqa: S608 - a constant
 _MEMBERS = f"""
     SELECT m.id, m.host, m.version, m.public_url, m.admin_url,
@@ -142,8 +143,8 @@ class PostgresOwnership:
         self._beat_seconds = fence.member.ttl_seconds / BEATS_PER_TTL
         self._names = "[]"
         self._shares = ""
-        self._left = 0
-        """How many stores the last take left without an owner."""
+        self._left: set[str] = set()
+        """The stores that had no owner when the last take left them to others."""
         self._took_at = float("-inf")
         self._is_unsure = False
         """Whether nobody knows if the last take was committed."""
@@ -164,16 +165,16 @@ class PostgresOwnership:
         self._fence.begin_folding(store)
 
     async def balance(self) -> Shift:
-        peers, silent_seconds, others = await self._engine.read(self._peers)
+        peers, silent_seconds, free = await self._engine.read(self._peers)
         wait = max(silent_seconds, self._fence.until_may_fence)
         mine = next((p.stores for p in peers.peers if p.id == self._id), None)
         if mine is None:
             return Shift()  # not a worker, or the beat of the join is not visible yet
         room = peers.share(self._id) - mine
-        is_free = others or (peers.free and room > 0)
+        is_free = len(free) > peers.free or (peers.free and room > 0)
         # What it left to another member may have had an owner since.
-        self._left = min(self._left, peers.free + others)
-        is_new = peers.free + others > self._left
+        self._left &= free
+        is_new = free > self._left
         is_old = time.monotonic() - self._took_at > RETRY_SECONDS
         if self._is_unsure or wait <= 0 or (is_free and (is_new or is_old)):
             self._is_unsure = True
@@ -188,16 +189,16 @@ class PostgresOwnership:
     def _id(self) -> str:
         return self._fence.member.id
 
-    def _peers(self, connection: Any) -> tuple[Peers, float, int]:
-        """Return the live workers, when a member is silent, and the special stores.
+    def _peers(self, connection: Any) -> tuple[Peers, float, set[str]]:
+        """Return the live workers, when a member is silent, and what nobody owns.
 
-        That is in how many seconds another member is silent, at most 0 if it is. The
-        stores are pinned to this host, or the duties of the whole database.
+        That is in how many seconds another member is silent, at most 0 if it is.
         """
         rows = connection.execute(_PEERS, {"member": self._id}).fetchall()
         self._shares = next((r["shares"] for r in rows if r["id"] == self._id), "")
         host = {"host": self._fence.member.host}
-        free, others = connection.execute(_FREE, host).fetchone()
+        free = connection.execute(_FREE, host).fetchall()
+        shared = sum(row["is_shared"] for row in free)
         peers = [
             Peer(row["id"], row["stores"])
             for row in rows
@@ -206,7 +207,8 @@ class PostgresOwnership:
             and (row["seconds_left"] > 0 or row["id"] == self._id)
         ]
         left = [row["seconds_left"] for row in rows if row["id"] != self._id]
-        return Peers(peers, free), min(left, default=math.inf), others
+        names = {row["store"] for row in free}
+        return Peers(peers, shared), min(left, default=math.inf), names
 
     def _take(self, connection: Any) -> Shift:
         """Fence the silent members; take this member's share of what nobody owns.
@@ -224,7 +226,7 @@ class PostgresOwnership:
                 logger.bind(action="member.silent", member=silent).warning(
                     "member {} is silent; the other members take its stores", silent
                 )
-        peers, _, _ = self._peers(connection)
+        peers, _, free = self._peers(connection)
         mine = next(p.stores for p in peers.peers if p.id == self._id)
         values = {**me, "stores": self._names, "host": fence.member.host}
         connection.execute(_TAKE_PINNED, values | {"room": 10**9})
@@ -232,7 +234,8 @@ class PostgresOwnership:
         connection.execute(_COUNT_OWNED, me)
         # Those of an earlier take, whose commit was unknown, are among them.
         owned = {row[0] for row in connection.execute(_OWNED, me).fetchall()}
-        self._left = sum(connection.execute(_FREE, values).fetchone())
+        # Not what is free by now: others may give up more while this take goes on.
+        self._left = free - owned
         self._took_at = time.monotonic()
         fence.own(owned)
         return Shift(tuple(sorted(owned - fence.owned)))
