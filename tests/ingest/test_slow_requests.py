@@ -172,6 +172,43 @@ async def test_a_client_that_leaves_before_the_answer_leaves_no_state(
 
 
 @pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN.keys())
+async def test_time_in_which_the_process_stood_still_does_not_count(
+    begun: bytes, store: Store, time: Time
+) -> None:
+    """After a suspended machine wakes up, what clients sent is still to be read."""
+    async with (
+        served(store.inbox, now=time) as receiver,
+        slow_ones(receiver, 2, begun) as [(reader, writer), (late, _)],
+    ):
+        time.seconds += 3_600
+        receiver.arrivals._check_due()
+        writer.write((HEAD + BODY)[len(begun) :])
+        assert (await end_of(reader)).startswith(b"HTTP/1.1 200")
+        for _ in range(12):
+            time.seconds += 1.0
+            receiver.arrivals._check_due()
+        if b"\r\n\r\n" not in begun:  # a handler has a timeout of its own
+            assert (await end_of(late)).startswith(b"HTTP/1.1 408")
+    assert count(store.place, "inbox") == 1
+
+
+async def test_a_body_has_the_time_of_a_pause_too(store: Store) -> None:
+    async with (
+        served(store.inbox, request_seconds=HANG_SECONDS) as receiver,
+        slow_ones(receiver, 1, BEGUN["half the body"]),
+    ):
+        (connection,) = receiver.arrivals.open.values()
+        await until(lambda: connection.deadline is not None, "it reads the body")
+        assert connection.deadline is not None
+        due, began = connection.deadline.when(), connection.began
+        connection.give(7.0, receiver.arrivals.now())
+        assert (due, began) != (None, None)
+        assert connection.deadline.when() == (due or 0) + 7.0
+        assert began is not None
+        assert began < (connection.began or 0) <= receiver.arrivals.now()
+
+
+@pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN.keys())
 async def test_one_address_holds_few_slow_requests(
     begun: bytes, store: Store, time: Time
 ) -> None:

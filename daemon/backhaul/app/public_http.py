@@ -28,6 +28,8 @@ SMALL_BYTES = 16 << 10
 """A smaller request may stay in memory with an idle connection: copying costs more."""
 CHECKS = 20
 """How often slow requests are checked during the time that a request may take."""
+PAUSE_SECONDS = 1.0
+"""A check that is later than that: the whole process stood still, or its machine."""
 _TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
@@ -83,6 +85,13 @@ class _Connection(asyncio.Protocol):
     def _give_up(self) -> None:
         if self.refused and not self.serving:
             self.close(_TOO_MUCH)
+
+    def give(self, seconds: float, now: float) -> None:
+        """Give a request that has begun more time."""
+        if self.began is not None:
+            self.began = min(self.began + seconds, now)
+        if self.deadline is not None and (due := self.deadline.when()) is not None:
+            self.deadline.reschedule(due + seconds)
 
     def eof_received(self) -> None:
         self._inner.eof_received()
@@ -156,6 +165,7 @@ class RequestLimits:
         self.now = now or monotonic
         self._refused = refused
         self._timer: asyncio.TimerHandle | None = None
+        self._checked_at = 0.0
         self.open: dict[web.RequestHandler, _Connection] = {}
         self.fewer = asyncio.Event()
 
@@ -196,6 +206,8 @@ class RequestLimits:
 
     def start(self) -> None:
         """Start the checks of slow requests. Call from the running loop."""
+        self.stop()
+        self._checked_at = self.now()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._seconds / CHECKS, self._check_due)
 
@@ -230,6 +242,12 @@ class RequestLimits:
         return [one for one in held if one.bytes or (one.began or 0) > latest]
 
     def _check_due(self) -> None:
+        # What clients sent while the process stood still has not been read yet.
+        now = self.now()
+        late = now - self._checked_at - self._seconds / CHECKS
+        if late > PAUSE_SECONDS:
+            for connection in self.open.values():
+                connection.give(late, now)
         self.start()
         self.check()
 
