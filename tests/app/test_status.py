@@ -112,7 +112,7 @@ async def test_the_status_is_as_the_page_says(tmp_path: Path) -> None:
     assert set(re.findall(r"`(\w+)`", " ".join(cells))) == {*Status.__struct_fields__}
 
 
-async def test_a_daemon_of_many_stores_looks_at_their_states_less_often(
+async def test_a_daemon_of_many_stores_collects_their_states_less_often(
     tmp_path: Path,
 ) -> None:
     clock = RunningClock()

@@ -201,7 +201,7 @@ async def test_a_body_has_the_time_of_a_pause_too(store: Store) -> None:
         await until(lambda: connection.deadline is not None, "it reads the body")
         assert connection.deadline is not None
         due, began = connection.deadline.when(), connection.began
-        connection.give(7.0, receiver.arrivals.now())
+        connection.extend(7.0, receiver.arrivals.now())
         assert (due, began) != (None, None)
         assert connection.deadline.when() == (due or 0) + 7.0
         assert began is not None

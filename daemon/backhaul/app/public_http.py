@@ -86,7 +86,7 @@ class _Connection(asyncio.Protocol):
         if self.refused and not self.serving:
             self.close(_TOO_MUCH)
 
-    def give(self, seconds: float, now: float) -> None:
+    def extend(self, seconds: float, now: float) -> None:
         """Give a request that has begun more time."""
         if self.began is not None:
             self.began = min(self.began + seconds, now)
@@ -247,7 +247,7 @@ class RequestLimits:
         late = now - self._checked_at - self._seconds / CHECKS
         if late > PAUSE_SECONDS:
             for connection in self.open.values():
-                connection.give(late, now)
+                connection.extend(late, now)
         self.start()
         self.check()
 

@@ -67,10 +67,10 @@ class SqliteSearchIndex(SqlSearchIndex):
         self._writer = engine.writer
 
     async def rebuild(self) -> None:
-        await self._writer.alone(_make_anew)
+        await self._writer.alone(_clear)
 
 
-def _make_anew(connection: sqlite3.Connection) -> None:
+def _clear(connection: sqlite3.Connection) -> None:
     """Remove all documents and their index in one transaction."""
     with connections.large_work(connection):
         connection.execute("BEGIN IMMEDIATE")
@@ -82,7 +82,8 @@ def _make_anew(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM kv WHERE name = :name", {"name": CURSOR})
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # a full disk may have ended it
+                connection.execute("ROLLBACK")
             raise
 
 
