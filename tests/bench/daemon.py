@@ -16,8 +16,8 @@ from backhaul.core.clock import SystemClock
 from backhaul.store import open_store
 from bench import machine
 from bench.orders import SECRET, STORE
-from bench.peers import free_port
 from bench.servers import STOP_SECONDS, DiedError
+from scenes.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

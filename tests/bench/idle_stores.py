@@ -26,9 +26,9 @@ from backhaul.store.postgres.connection import Connection
 from bench import machine
 from bench.engines import server_seconds
 from bench.orders import SECRET
-from bench.peers import free_port
 from bench.results import Rounds, agree
 from bench.servers import DiedError
+from scenes.ports import free_port
 from scenes.postgres_nodes import postgres_nodes
 from scenes.reference_process import start_reference
 

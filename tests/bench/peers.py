@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import uvloop
 
 from bench import machine
 from bench.servers import DiedError
+from scenes.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -117,13 +117,6 @@ def install(command: Sequence[str], tool: str) -> None:
     if ran.returncode != 0:
         last = (ran.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise MissingError(f"{tool} failed, is the package index reachable? {last}")
-
-
-def free_port() -> int:
-    """Return a port that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port: int = held.getsockname()[1]
-        return port
 
 
 @contextmanager

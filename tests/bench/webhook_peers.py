@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from backhaul.core import webhook
 from bench import machine, orders, peer_programs
-from bench.peers import MissingError, free_port, install, running
+from bench.peers import MissingError, install, running
+from scenes.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiohttp.test_utils import unused_port
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
@@ -20,6 +19,7 @@ from dashboard_browser.test_browsing import SERIOUS, arrives, go, log_in
 from scenes.browser import Visit, open_visit
 from scenes.clock import VirtualClock
 from scenes.dashboard import PASSWORD, open_office
+from scenes.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ async def provider() -> AsyncIterator[str]:
 @pytest.fixture
 async def office(tmp_path: Path) -> AsyncIterator[Office]:
     """A dashboard with a provider, on a clock that shows the time of the provider."""
-    port = unused_port()
+    port = free_port()
     async with provider() as issuer:
         oidc: dict[str, Any] = {
             "issuer": issuer,

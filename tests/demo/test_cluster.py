@@ -13,10 +13,11 @@ import pytest
 
 from backhaul.demo import postgres_servers
 from backhaul.demo.cluster import REPLICAS, STORES
-from backhaul.demo.demo_folder import HOST, free_port
+from backhaul.demo.demo_folder import HOST
 from backhaul.demo.processes import Balancer
 from backhaul.errors import BackhaulError
 from demo.test_demo import ROW, WRONG, read_until, running
+from scenes.ports import free_port
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:

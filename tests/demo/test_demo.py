@@ -16,8 +16,9 @@ import httpx
 import pytest
 
 from backhaul.demo import tryton_server
-from backhaul.demo.demo_folder import free_port, ports_from
+from backhaul.demo.demo_folder import ports_from
 from backhaul.errors import BackhaulError
+from scenes.ports import free_port
 from scenes.stored import COMMANDS_AND_TARGETS, rows_of
 from scenes.tryton import bare_database, common_folder
 from scenes.waiting import HANG_SECONDS

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from scenes.daemon import connected_process
+from scenes.ports import free_port
 from scenes.reference_process import reference
 from scenes.shopper import buy
-from scenes.sshd import free_port
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:

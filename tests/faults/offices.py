@@ -20,8 +20,9 @@ from backhaul_connectors.webhook_out.connector import Settings as WebhookSetting
 from connectors import backoffice
 from connectors.tables import NEWS, ORDERS, PostgresTables
 from faults.office import SECRET, TOKEN, came
+from scenes.ports import accepts, free_port, unless_ended
 from scenes.postgres import postgres
-from scenes.sshd import Sshd, accepts, free_port
+from scenes.sshd import Sshd
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class WebOffice(Office):
     def start(self) -> None:
         command = [sys.executable, "-m", "faults.office", str(self._port)]
         self._server = subprocess.Popen([*command, str(self._file)], cwd=TESTS)
-        await_true(lambda: accepts(self._port), "the office listens")
+        ready = unless_ended(self._server.poll, lambda: accepts(self._port))
+        await_true(ready, "the office listens")
 
     def kill(self) -> None:
         self._server.kill()

@@ -18,8 +18,8 @@ from scenes import payloads
 from scenes.daemon import DaemonProcess
 from scenes.databases import append_and_fold, started_store
 from scenes.payloads import envelope, variant
+from scenes.ports import free_port
 from scenes.silent_platform import office_with_known_store
-from scenes.sshd import free_port
 from scenes.stored import values_of
 from scenes.waiting import until
 

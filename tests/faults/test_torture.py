@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from faults.history import disordered, trade
 from faults.sending import sender
 from faults.trials import LONG, SEED, chances, tell
 from scenes.daemon import DaemonProcess, Office, backhaul
+from scenes.ports import free_port
 from scenes.reference_shop import open_shop
 from scenes.stored import events_to_fold
 from scenes.waiting import until
@@ -75,12 +75,6 @@ async def reconcile(office: Office) -> None:
         backhaul, "reconcile", config=office.config, seconds=READING_SECONDS
     )
     assert said.code == 0, said.err
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.mark.faults

@@ -1,6 +1,5 @@
 """Mails are sent by SMTP, retried after a failure, and given up in time."""
 
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from backhaul_reference.arguments import parse
 from backhaul_reference.platform.state.mail_outbox import RETRY_SECONDS
 from scenes.merchant import advance, buy, idle_outbox, outbox
+from scenes.ports import free_port
 from scenes.reference_shop import CUSTOMER, Shop, open_shop
 from scenes.smtp_server import open_smtp_server
 
@@ -69,11 +69,6 @@ async def test_a_lasting_refusal_ends_it(tmp_path: Path) -> None:
         assert states(await idle_outbox(shop)) == [("FAILED", 1), ("SENT", 1)]
 
 
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])
-
-
 async def attempted(shop: Shop, count: int) -> list[Any]:
     while True:
         found = await outbox(shop)
@@ -84,7 +79,7 @@ async def attempted(shop: Shop, count: int) -> list[Any]:
 async def test_a_missing_server_is_tried_until_there_is_no_point(
     tmp_path: Path,
 ) -> None:
-    async with open_shop(tmp_path, smtp_port=unused_port()) as shop:
+    async with open_shop(tmp_path, smtp_port=free_port()) as shop:
         await freeze(shop)
         await buy(shop, await shop.product())
         for number, seconds in enumerate(RETRY_SECONDS, start=1):
@@ -98,7 +93,7 @@ async def test_a_missing_server_is_tried_until_there_is_no_point(
 
 
 async def test_unsent_mails_survive_a_restart(tmp_path: Path) -> None:
-    async with open_shop(tmp_path, smtp_port=unused_port()) as shop:
+    async with open_shop(tmp_path, smtp_port=free_port()) as shop:
         await buy(shop, await shop.product())
         await attempted(shop, 1)
     async with open_shop(tmp_path) as shop:

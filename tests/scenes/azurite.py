@@ -9,16 +9,15 @@ import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import httpx
 import obstore
 from obstore.store import AzureStore
 
+from scenes.ports import accepts, free_port, unless_ended
 from scenes.requirements import require
-from scenes.sshd import accepts, free_port
-from scenes.waiting import HANG_SECONDS
+from scenes.waiting import HANG_SECONDS, await_true
 from scenes.wheels import cached, run
 
 if TYPE_CHECKING:
@@ -75,11 +74,8 @@ class Azurite:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        give_up = monotonic() + HANG_SECONDS
-        while not accepts(self.port):
-            if monotonic() > give_up or self._process.poll() is not None:
-                raise RuntimeError("Azurite did not start")
-            sleep(0.01)
+        ready = unless_ended(self._process.poll, lambda: accepts(self.port))
+        await_true(ready, "Azurite listens")
 
     def kill(self) -> None:
         if self._process is not None:

@@ -21,13 +21,13 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from backhaul.demo.daemon_rows import read_owners
-from backhaul.demo.demo_folder import free_port
 from backhaul.demo.runner import beside
 from backhaul.errors import BackhaulError
 from scenes.balancer import balancer
 from scenes.cluster_stores import MAIN, POLLS, open_stores
 from scenes.daemon import Office
 from scenes.fault_proxy import fault_proxy
+from scenes.ports import free_port
 from scenes.postgres import PASSWORD, USER
 from scenes.postgres_nodes import postgres_nodes
 from scenes.reference_process import reference

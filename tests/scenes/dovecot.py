@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from imapclient import IMAPClient
 
 from scenes.certificates import of_this_machine
+from scenes.ports import accepts, free_port, unless_ended
 from scenes.postgres import server_user
 from scenes.processes import family_of, is_over
 from scenes.requirements import require
-from scenes.sshd import accepts, free_port
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ class Dovecot:
             encoding="ascii",
         )
         command = [program, "-F", "-c", str(file)]
-        with (self.folder / "output").open("ab") as output:
+        log = self.folder / "output"
+        with log.open("ab") as output:
             self._process = subprocess.Popen(
                 command,
                 user=owner,
@@ -125,7 +126,8 @@ class Dovecot:
                 stdout=output,
                 stderr=output,
             )
-        await_true(self._answers, "Dovecot answers")
+        ready = unless_ended(self._process.poll, self._answers, log)
+        await_true(ready, "Dovecot answers")
 
     def kill(self) -> None:
         """Kill the server with all its sessions."""
@@ -206,8 +208,6 @@ class Dovecot:
         return sum(int(each.removeprefix(" out=")) for each in lines(r" out=\d+"))
 
     def _answers(self) -> bool:
-        if self._process is None or self._process.poll() is not None:
-            raise RuntimeError((self.folder / "output").read_text("utf-8"))
         if not accepts(self.port):
             return False
         with suppress(OSError, IMAPClient.Error), self.client():

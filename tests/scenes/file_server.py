@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from scenes.sshd import accepts, free_port
+from scenes.ports import accepts, free_port, unless_ended
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -45,16 +45,14 @@ class FileServer:
         """Start the server; return when it accepts connections."""
         self.drop.mkdir(parents=True, exist_ok=True)
         options = self._webdav() if self.protocol == "webdav" else self._ftp()
-        log = (self.folder / "server.log").open("ab")
-        with log:
+        log = self.folder / "server.log"
+        with log.open("ab") as output:
             # -P: do not import modules from the project's folders
-            started = subprocess.Popen(
-                [sys.executable, "-P", "-m", *options], stdout=log, stderr=log
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", *options], stdout=output, stderr=output
             )
-        self._process = started
-        await_true(
-            lambda: accepts(self.port) or started.poll() is not None, "the server"
-        )
+        ready = unless_ended(self._process.poll, lambda: accepts(self.port), log)
+        await_true(ready, "the server listens")
 
     def kill(self) -> None:
         if self._process is not None:

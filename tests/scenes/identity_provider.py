@@ -11,11 +11,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from aiohttp import BasicAuth, web
-from aiohttp.test_utils import TestServer, unused_port
+from aiohttp.test_utils import TestServer
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
 from scenes.dashboard import open_office
+from scenes.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -166,7 +167,7 @@ async def open_both(
 ) -> AsyncIterator[tuple[Office, IdentityProvider]]:
     """Serve a dashboard whose users may log in at a provider."""
     async with open_provider(clock) as provider:
-        port = unused_port()
+        port = free_port()
         admin = {
             "url": f"http://127.0.0.1:{port}",
             "oidc": settings_of(provider, **changed.pop("oidc", {})),

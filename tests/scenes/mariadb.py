@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
+from scenes.ports import accepts, free_port, unless_ended
 from scenes.postgres import PASSWORD, USER
 from scenes.requirements import require
-from scenes.sshd import accepts, free_port
 from scenes.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
@@ -49,11 +49,13 @@ class MariaDb:
         options = [f"--datadir={self.data}", f"--port={self.port}"]
         options += [f"--socket={self._socket}", "--innodb-flush-log-at-trx-commit=0"]
         options.append(ROWS_AT_ONCE)
-        with (self.folder / "log").open("ab") as log:
+        log = self.folder / "log"
+        with log.open("ab") as output:
             self._server = subprocess.Popen(
-                [require("mariadbd"), *SETTINGS, *options], stdout=log, stderr=log
+                [require("mariadbd"), *SETTINGS, *options], stdout=output, stderr=output
             )
-        await_true(lambda: accepts(self.port), "MariaDB answers", 60)
+        ready = unless_ended(self._server.poll, lambda: accepts(self.port), log)
+        await_true(ready, "MariaDB listens")
 
     def kill(self) -> None:
         """Kill the server (SIGKILL)."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scenes.ports import accepts, free_port, unless_ended
 from scenes.requirements import require
 from scenes.waiting import until
 
@@ -24,19 +24,6 @@ autosave_on_changes true
 max_queued_messages 0
 log_type none
 """
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def listens(port: int) -> bool:
-    """Return True if a program listens on a port of this machine."""
-    with closing(socket.socket()) as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @dataclass(slots=True)
@@ -55,8 +42,10 @@ class Mosquitto:
         user = "user root\n" if os.getuid() == 0 else ""
         lines = f"{user}listener {self.port} 127.0.0.1\n{self.settings}\n"
         file.write_text(lines + LIMITS.format(folder=self.folder))
-        self._process = await asyncio.create_subprocess_exec(program, "-c", str(file))
-        await until(lambda: listens(self.port), "the broker listens")
+        started = await asyncio.create_subprocess_exec(program, "-c", str(file))
+        self._process = started
+        ready = unless_ended(lambda: started.returncode, lambda: accepts(self.port))
+        await until(ready, "the broker listens")
 
     async def kill(self) -> None:
         """Kill the broker, as a power cut does: nothing is saved."""

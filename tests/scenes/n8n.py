@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from scenes.mosquitto import free_port
+from scenes.ports import free_port
 from scenes.requirements import require
 from scenes.waiting import HANG_SECONDS, until
 from scenes.wheels import cached, is_cached, run

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nats.aio.client import Client
 
 from scenes.loop_guard import on_purpose
-from scenes.mosquitto import free_port, listens
+from scenes.ports import accepts, free_port, unless_ended
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -50,16 +50,18 @@ class NatsServer:
         store = json.dumps(str(self.folder / "jetstream"))
         lines = f"listen: 127.0.0.1:{self.port}\njetstream {{ store_dir: {store} }}\n"
         file.write_text(lines + self.settings)
-        self._spawn(file)
+        started = self._spawn(file)
+        ready = unless_ended(started.poll, lambda: accepts(self.port))
         # The server listens after it read its streams.
-        await until(lambda: listens(self.port), "the NATS server listens")
+        await until(ready, "the NATS server listens")
 
     @on_purpose()
-    def _spawn(self, file: Path) -> None:
+    def _spawn(self, file: Path) -> subprocess.Popen[bytes]:
         program = Path(sys.executable).with_name("nats-server")
         self._process = subprocess.Popen(
             [program, "-c", file], stderr=subprocess.DEVNULL
         )
+        return self._process
 
     @on_purpose()
     def kill(self) -> None:

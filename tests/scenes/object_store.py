@@ -5,11 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
-from scenes.sshd import accepts, free_port
-from scenes.waiting import HANG_SECONDS
+from scenes.ports import accepts, free_port, unless_ended
+from scenes.waiting import await_true
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,11 +47,8 @@ class ObjectStore:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        give_up = monotonic() + HANG_SECONDS
-        while not accepts(self.port):
-            if monotonic() > give_up or self._process.poll() is not None:
-                raise RuntimeError("the object store did not start")
-            sleep(0.01)
+        ready = unless_ended(self._process.poll, lambda: accepts(self.port))
+        await_true(ready, "the object store listens")
 
     def kill(self) -> None:
         if self._process is not None:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import psycopg
 
-from backhaul.demo.demo_folder import free_port
 from scenes import leftovers
 from scenes.loop_guard import on_purpose
+from scenes.ports import free_port
 from scenes.postgres import BINARIES, PASSWORD, USER, Postgres, server_user
 from scenes.postgres_nodes import NAMES, Nodes
 from scenes.processes import family_of

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from scenes.postgres import PASSWORD, USER, free_port, server_user
+from scenes.ports import free_port, unless_ended
+from scenes.postgres import PASSWORD, USER, server_user
 from scenes.requirements import require
 from scenes.waiting import HANG_SECONDS, await_true
 
@@ -53,7 +54,8 @@ def pgbouncer(server: Postgres, connections: int) -> Iterator[int]:
             [program, file], user=server_user(), stdout=log, stderr=log
         )
     try:
-        await_true(lambda: _answers(port), "the pooler answers")
+        ready = unless_ended(process.poll, lambda: _answers(port), folder / "log")
+        await_true(ready, "the pooler answers")
         yield port
     finally:
         process.kill()

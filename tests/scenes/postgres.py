@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from scenes.ports import free_port, unless_ended
 from scenes.processes import family_of, is_over
 from scenes.waiting import HANG_SECONDS, await_true
 
@@ -47,14 +47,16 @@ class Postgres:
         """Start the server, and wait until it answers."""
         settings = [word for each in self.settings for word in ("-c", each)]
         listening = ["-h", "127.0.0.1", "-p", str(self.port)]
-        with (self.folder / "log").open("ab") as log:
+        log = self.folder / "log"
+        with log.open("ab") as output:
             self._server = subprocess.Popen(
                 [BINARIES / "postgres", "-D", self.data, *listening, *settings],
                 user=server_user(),
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
             )
-        await_true(self._answers, "PostgreSQL answers")
+        ready = unless_ended(self._server.poll, self._answers, log)
+        await_true(ready, "PostgreSQL answers")
 
     def kill(self) -> None:
         """Kill the server and all its processes (SIGKILL)."""
@@ -180,9 +182,3 @@ def run_as_server(command: Sequence[str | Path], **environment: str) -> None:
 def server_user() -> int | None:
     """Return the user to run the server as, because PostgreSQL refuses root."""
     return 65534 if os.geteuid() == 0 else None
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port: int = held.getsockname()[1]
-        return port

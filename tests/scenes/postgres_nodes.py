@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backhaul.demo.demo_folder import free_port
+from scenes.ports import free_port
 from scenes.postgres import (
     BINARIES,
     PASSWORD,

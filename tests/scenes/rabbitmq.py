@@ -15,7 +15,7 @@ import aio_pika
 from yarl import URL
 
 from scenes.loop_guard import on_purpose
-from scenes.mosquitto import free_port, listens
+from scenes.ports import accepts, free_port, unless_ended
 from scenes.requirements import require
 from scenes.waiting import await_true
 
@@ -94,6 +94,7 @@ class RabbitMq:
             "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
             "RABBITMQ_LOG_BASE": str(self.folder / "log"),
             "RABBITMQ_DIST_PORT": str(self.dist_port),
+            "ERL_CRASH_DUMP": str(self.folder / "erl_crash.dump"),
             # Busy waiting of the schedulers would use a processor.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none",
         }
@@ -101,17 +102,18 @@ class RabbitMq:
 
     @on_purpose()
     def start(self) -> None:
-        log = (self.folder / "output.log").open("ab")
-        with log:
+        log = self.folder / "output.log"
+        with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [PROGRAM],
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
             )
-        await_true(lambda: listens(self.port), "RabbitMQ listens")
+        ready = unless_ended(self._process.poll, lambda: accepts(self.port), log)
+        await_true(ready, "RabbitMQ listens")
 
     @on_purpose()
     def kill(self) -> None:
@@ -120,7 +122,7 @@ class RabbitMq:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-            await_true(lambda: not listens(self.port), "RabbitMQ is gone")
+            await_true(lambda: not accepts(self.port), "RabbitMQ is gone")
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[AbstractChannel]:
@@ -145,6 +147,8 @@ def rabbitmq(folder: Path) -> Iterator[RabbitMq]:
         ["epmd", "-address", "127.0.0.1", "-port", str(broker.epmd_port)]
     )
     try:
+        named = unless_ended(names.poll, lambda: accepts(broker.epmd_port))
+        await_true(named, "epmd listens")
         broker.start()
         yield broker
     finally:

@@ -7,12 +7,11 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic, sleep
 
 from scenes.object_store import SECRET_KEY
+from scenes.ports import accepts, free_port, unless_ended
 from scenes.requirements import require
-from scenes.sshd import accepts, free_port
-from scenes.waiting import HANG_SECONDS
+from scenes.waiting import await_true
 
 ACCESS_KEY = "AKIDEXAMPLE"
 
@@ -49,11 +48,8 @@ class Rclone:
         command += ["--addr", f"127.0.0.1:{self.port}", "--log-file", str(log)]
         command += ["--auth-key", f"{ACCESS_KEY},{SECRET_KEY}"]
         self._process = subprocess.Popen([*command, *self.options])
-        give_up = monotonic() + HANG_SECONDS
-        while not accepts(self.port):
-            if monotonic() > give_up or self._process.poll() is not None:
-                raise RuntimeError(log.read_text("utf-8"))
-            sleep(0.01)
+        ready = unless_ended(self._process.poll, lambda: accepts(self.port), log)
+        await_true(ready, "rclone listens")
 
     def kill(self) -> None:
         if self._process is not None:

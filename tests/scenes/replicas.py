@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ import httpx
 from backhaul.core.webhook import TOPICS
 from scenes.daemon import UNUSED_ADDRESS, DaemonProcess, Office
 from scenes.loop_guard import on_purpose
+from scenes.ports import free_ports
 from scenes.waiting import await_true
 
 if TYPE_CHECKING:
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scenes.reference_process import ReferenceProcess
-
-
-def free_ports(count: int) -> list[int]:
-    """Return free ports, all different."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 @dataclass(slots=True)

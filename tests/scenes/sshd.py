@@ -6,20 +6,17 @@ import getpass
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic, sleep
 
 import asyncssh
 
+from scenes.ports import accepts, free_port, unless_ended
 from scenes.processes import family_of
 from scenes.requirements import require
-from scenes.waiting import HANG_SECONDS
-
-START_SECONDS = HANG_SECONDS
+from scenes.waiting import await_true
 
 
 @dataclass(slots=True)
@@ -73,11 +70,8 @@ class Sshd:
         log = self.folder / "sshd.log"
         command = [program, "-D", "-f", str(self._configuration()), "-E", str(log)]
         self._process = subprocess.Popen(command)
-        give_up = monotonic() + START_SECONDS
-        while not accepts(self.port):
-            if monotonic() > give_up or self._process.poll() is not None:
-                raise RuntimeError(log.read_text("utf-8"))
-            sleep(0.01)
+        ready = unless_ended(self._process.poll, lambda: accepts(self.port), log)
+        await_true(ready, "sshd listens")
 
     def kill(self) -> None:
         """Kill the server with all its sessions."""
@@ -90,14 +84,3 @@ class Sshd:
 
     def _configuration(self) -> Path:
         return self.folder / "sshd_config"
-
-
-def accepts(port: int) -> bool:
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

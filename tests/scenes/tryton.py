@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul.demo.tryton import House
 from backhaul.demo.tryton_server import DATABASE, kept_in, make_database
 from scenes.loop_guard import on_purpose
+from scenes.ports import accepts, free_port, unless_ended
 from scenes.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
@@ -50,13 +50,15 @@ class TrytonServer:
 
     def start(self) -> None:
         """Start the server, and wait until it listens."""
-        with (self.folder / "log").open("ab") as log:
+        log = self.folder / "log"
+        with log.open("ab") as output:
             self._server = subprocess.Popen(
                 [PROGRAMS / "trytond", "-c", self.config, "-d", DATABASE],
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
             )
-        await_true(self._listens, "trytond listens", seconds=60)
+        ready = unless_ended(self._server.poll, lambda: accepts(self.port), log)
+        await_true(ready, "trytond listens")
 
     def kill(self) -> None:
         """Kill the server."""
@@ -114,13 +116,6 @@ class TrytonServer:
         finally:
             house.close()
 
-    def _listens(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return True
-        except OSError:
-            return False
-
 
 def common_folder(factory: pytest.TempPathFactory) -> Path:
     """Return the folder that all pytest workers of a run share."""
@@ -135,8 +130,7 @@ def tryton(folder: Path, common: Path, module: str = "") -> Iterator[TrytonServe
 
     The database is created once, in the `common` folder.
     """
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
+    port = free_port()
     server = TrytonServer(folder, port)
     server.config.write_text(
         f"[database]\nuri = sqlite://\npath = {folder}\nlist = True\n"

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scenes.ports import free_port
 from scenes.postgres import (
     BINARIES,
     PASSWORD,
     USER,
     Postgres,
-    free_port,
     initialize,
     run_as_server,
     server_user,
