@@ -140,9 +140,10 @@ class Torture:
         return f"{self.figures.table()}\n{refused}"
 
     async def _kill_owner(self) -> float:
-        owner, stores = await self._owned()
+        owner = await self._owner()
         began = time.monotonic()
         owner.replica.kill()
+        stores = await self._stores_of(owner)
         await self.figures.note_takeovers(stores, began, began)
         return 0.0
 
@@ -151,10 +152,11 @@ class Torture:
         return 0.0
 
     async def _freeze_owner(self) -> float:
-        owner, stores = await self._owned()
+        owner = await self._owner()
         ttls = self.rng.uniform(*FREEZE_TTLS)
         began = time.monotonic()
         thaw = asyncio.create_task(self._freeze(owner, ttls * TTL_SECONDS))
+        stores = await self._stores_of(owner)
         if ttls >= TAKEN_OVER_TTLS:
             sends_until = began + TTL_SECONDS / 4
             await self.figures.note_takeovers(stores, began, sends_until)
@@ -241,16 +243,18 @@ class Torture:
         await make_good(self.floors, loss)
         return float("inf")
 
-    async def _owned(self) -> tuple[Member, list[ClusterStore]]:
-        """Return the owner of any store, and all stores that it owns."""
-        any_store = self.rng.choice(self.cluster.stores)
-        owner = await self.cluster.owner(any_store.name)
+    async def _owner(self) -> Member:
+        """Return the owner of any store."""
+        return await self.cluster.owner(self.rng.choice(self.cluster.stores).name)
+
+    async def _stores_of(self, member: Member) -> list[ClusterStore]:
+        """Return what a daemon owns that stands still, so that it cannot change."""
         owners = await asyncio.to_thread(self.cluster.owners)
-        port = owner.replica.admin_port
-        return owner, [s for s in self.cluster.stores if owners.get(s.name) == port]
+        port = member.replica.admin_port
+        return [s for s in self.cluster.stores if owners.get(s.name) == port]
 
     async def _other(self) -> Member:
-        owner, _ = await self._owned()
+        owner = await self._owner()
         return self.rng.choice([m for m in self.cluster.members if m is not owner])
 
     def _any(self) -> Member:
