@@ -365,8 +365,13 @@ def _amid_a_batch(link: psycopg.Connection[Any]) -> None:
     link.pgconn.send_flush_request()
 
 
-@pytest.mark.parametrize("begin", [_reading_slowly, _amid_a_batch])
-async def test_a_member_that_stands_still_amid_a_statement_is_replaced(
+def _between_statements(link: psycopg.Connection[Any]) -> None:
+    """Send nothing more; the server has no limit for that by default."""
+    del link
+
+
+@pytest.mark.parametrize("begin", [_reading_slowly, _amid_a_batch, _between_statements])
+async def test_a_member_that_stands_still_amid_a_transaction_is_replaced(
     begin: Callable[[psycopg.Connection[Any]], None], url: str
 ) -> None:
     """The server waits for it, and keeps its row locked."""

@@ -92,8 +92,9 @@ _STUCK = """
     WHERE m.id != :member AND m.fenced_at IS NULL
       AND m.beat_at < clock_timestamp() - m.ttl
       AND a.datname = current_database() AND a.usename = current_user
-      AND a.state = 'active' AND a.wait_event_type = 'Client'
-      AND a.query_start < clock_timestamp() - m.ttl
+      AND (a.state = 'active' AND a.wait_event_type = 'Client'
+        OR a.state LIKE 'idle in transaction%')
+      AND a.state_change < clock_timestamp() - m.ttl
 """
 _LEAVE = "DELETE FROM members WHERE id = :member AND fenced_at IS NULL"
 _ROUNDS = "SELECT rounds FROM members WHERE id = :member"
@@ -119,9 +120,10 @@ def session_name(member: str) -> str:
 def end_stuck(connection: Connection, member: str) -> None:
     """End the transactions of other members that are silent and do not read or send.
 
-    The server ends a transaction of a process that stands still only if it waits for
-    the next statement, not if it sends rows or receives the rest of a batch. Until then
-    the member's row is locked, so that nobody can take its stores.
+    As long as one is open, the member's row is locked, so that nobody can take its
+    stores. The server itself ends it only if it waits for the next statement, not if it
+    sends rows or receives the rest of a batch. In tests with PostgreSQL 18 it sometimes
+    did not end the former either.
     """
     connection.execute(_STUCK, {"member": member})
 
