@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
-from contextlib import ExitStack
+import asyncio
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pytest
 
 from backhaul.app.daemon import Daemon, Environment
+from backhaul.app.jobs import Jobs
+from backhaul.app.schedule import Schedule
 from backhaul.app.store_runtime import StoreRuntime
 from backhaul.app.wiring import Shared, build_shop
 from backhaul.connect.http_routes import ConnectorRoutes
@@ -20,6 +23,7 @@ from backhaul.runtime.signals import StoreContext, StoreSignals
 from backhaul.settings import Settings
 from scenes.clock import VirtualClock
 from scenes.databases import started_store
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -201,3 +205,47 @@ async def test_records_of_a_connection_wake_their_own_store() -> None:
     _, stores = connected(woken)
     stores["other"].shop.sender.context.signals.records_accepted.emit()
     assert woken == {"retry", "commands of other"}
+
+
+class UnknownRuns:
+    """Job runs of a database that is away; `asked` says that somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    async def register(self, *_: Any, **__: Any) -> dict[Any, Any]:
+        self.asked = True
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_a_store_that_is_given_up_before_its_jobs_are_loaded_comes_back(
+    built: tuple[Shop, FoldWorker],
+) -> None:
+    shop, _ = built
+    clock, runs = VirtualClock(), UnknownRuns()
+    schedule = Schedule(clock, lambda: 0.5)
+    schedule.start()
+    jobs = Jobs(SETTINGS, cast("Any", runs), clock, schedule)
+    process: Any = SimpleNamespace(
+        clock=clock,
+        jobs=jobs,
+        signals=Daemon(SETTINGS, Environment(clock))._signals,
+        matcher=SimpleNamespace(hold=lambda _: None),
+        retry_unmatched=lambda: None,
+        routes=ConnectorRoutes(),
+    )
+    for _ in range(2):
+        runtime = StoreRuntime.__new__(StoreRuntime)
+        runtime.name, runtime.shop, runtime._process = "main", shop, process
+        runtime._store = shop_store = cast("Any", SimpleNamespace())
+        shop_store.ownership = SimpleNamespace(is_shared=True)
+        runtime._connected, runtime.sinks, runtime.hosts = ExitStack(), [], []
+        connecting = asyncio.create_task(runtime.connect())
+        await until(lambda: runs.asked or connecting.done(), "jobs are loaded")  # noqa: B023
+        runs.asked = False
+        connecting.cancel()
+        with suppress(asyncio.CancelledError):
+            await connecting
+        await runtime.disconnect()
+    schedule.stop()

@@ -193,11 +193,12 @@ class StoreRuntime:
         self._connected.callback(self._process.routes.remove, names)
         self._process.matcher.hold([self.name])
         self._connect_signals()
+        # Before the first job: the store may be given up while they are loaded.
+        self._connected.callback(self._process.jobs.leave, self.name, names)
         self._connect_jobs()
         alone = not self._store.ownership.is_shared
         load = partial(self._process.jobs.load, self.name, names, alone=alone)
         await retry_while_busy(load, clock)
-        self._connected.callback(self._process.jobs.leave, self.name, names)
 
     def _connect_signals(self) -> None:
         """Let what other parts do wake the parts that have work after it."""
