@@ -422,14 +422,32 @@ async def test_a_store_that_another_member_frees_during_a_take_is_taken_next(
             for statement in FENCE_C:
                 first.execute(statement)
 
-            def slowly(*values: Any) -> None:
+            def slowly(*values: Any) -> bool:
                 first.commit()
-                take_others(*values)
+                return take_others(*values)
 
             with monkeypatch.context() as patched:
                 patched.setattr(PostgresOwnership, "_take_others", slowly)
                 assert (await store.ownership.balance()).taken == ()
         assert (await store.ownership.balance()).taken == ("three",)
+
+
+async def test_the_last_store_of_a_silent_member_is_not_left_to_nobody(
+    url: str,
+) -> None:
+    """Before the take it is in the share of `b`, and afterwards in that of `a`."""
+    async with (
+        joined(url, "a", THREE) as store,
+        joined(url, "b", THREE),
+        joined(url, "c", THREE),
+    ):
+        run(url, "UPDATE owners SET member = 'b'")
+        run(url, "UPDATE owners SET member = 'c' WHERE store IN ('one', 'three')")
+        run(url, "UPDATE members SET stores = 1 WHERE id = 'b'")
+        run(url, "UPDATE members SET stores = 2 WHERE id = 'c'")
+        await in_contact(store)
+        run(url, LONG_AGO.replace("'a'", "'c'"))
+        assert (await store.ownership.balance()).taken == ("one", "three")
 
 
 async def test_a_long_transaction_ends_with_a_sign_of_life(url: str) -> None:

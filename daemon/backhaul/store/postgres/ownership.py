@@ -226,12 +226,16 @@ class PostgresOwnership:
                 logger.bind(action="member.silent", member=silent).warning(
                     "member {} is silent; the other members take its stores", silent
                 )
-        peers, _, free = self._peers(connection)
-        mine = next(p.stores for p in peers.peers if p.id == self._id)
         values = {**me, "stores": self._names, "host": fence.member.host}
         connection.execute(_TAKE_PINNED, values | {"room": 10**9})
-        self._take_others(connection, values, peers.share(self._id) - mine)
-        connection.execute(_COUNT_OWNED, me)
+        taken = True
+        while taken:
+            # Who owns as much as others now may have the larger share of the rest.
+            peers, _, free = self._peers(connection)
+            mine = next(p.stores for p in peers.peers if p.id == self._id)
+            room = peers.share(self._id) - mine
+            taken = self._take_others(connection, values, room)
+            connection.execute(_COUNT_OWNED, me)
         # Those of an earlier take, whose commit was unknown, are among them.
         owned = {row[0] for row in connection.execute(_OWNED, me).fetchall()}
         # Not what is free by now: others may give up more while this take goes on.
@@ -257,14 +261,18 @@ class PostgresOwnership:
         self._fence.own(row[0] for row in taken)
         return True
 
-    def _take_others(self, connection: Any, values: Any, room: int) -> None:
-        """Take the duties of the whole database, and at most `room` stores."""
+    def _take_others(self, connection: Any, values: Any, room: int) -> bool:
+        """Take the duties of the whole database, and at most `room` stores.
+
+        Returns whether any store was taken.
+        """
         duties = {**values, "stores": json.dumps([DATABASE]), "room": 1}
         connection.execute(_TAKE_OTHERS, duties)
-        if room > 0:
-            names = json.dumps([n for n in json.loads(self._names) if n != DATABASE])
-            values = {**values, "stores": names, "room": room}
-            connection.execute(_TAKE_OTHERS, values)
+        if room <= 0:
+            return False
+        names = json.dumps([n for n in json.loads(self._names) if n != DATABASE])
+        values = {**values, "stores": names, "room": room}
+        return bool(connection.execute(_TAKE_OTHERS, values).rowcount)
 
     def _surplus(self, count: int) -> Callable[[Any], tuple[str, ...]]:
         values = {"member": self._id, "surplus": count}
