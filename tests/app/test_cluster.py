@@ -13,10 +13,10 @@ import pytest
 from backhaul.app import cluster
 from backhaul.app.cluster import BALANCE_SECONDS, LEAST_BALANCE_SECONDS, OwnedStores
 from backhaul.core.clock import SystemClock
-from backhaul.errors import Busy
+from backhaul.errors import Busy, Superseded
 from backhaul.store.ownership import DATABASE, Shift, SoleOwner
 from scenes.clock import VirtualClock
-from scenes.waiting import until
+from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -247,3 +247,16 @@ async def test_ownership_is_checked_again_when_another_member_is_silent(
     scene.stopping.set()
     await running
     assert clock.slept == [pytest.approx(wait)]
+
+
+async def test_a_writer_that_ends_during_the_start_ends_the_daemon() -> None:
+    """Otherwise the start would wait for it for ever: all writes are refused."""
+
+    async def end() -> None:
+        raise Superseded("another daemon took over")
+
+    keep = asyncio.Event().wait
+    store: Any = SimpleNamespace(watch=end, ownership=SimpleNamespace(keep=keep))
+    with pytest.raises(Superseded):
+        async with asyncio.timeout(HANG_SECONDS), cluster.kept(store):
+            await asyncio.Event().wait()

@@ -17,6 +17,7 @@ from backhaul.app.schedule import Schedule
 from backhaul.app.store_runtime import StoreRuntime
 from backhaul.app.wiring import Shared, build_shop
 from backhaul.connect.http_routes import ConnectorRoutes
+from backhaul.errors import BackhaulError
 from backhaul.ingest.fold_worker import FoldWorker
 from backhaul.ingest.webhook_secrets import SecretRegistry
 from backhaul.runtime.signals import StoreContext, StoreSignals
@@ -249,3 +250,18 @@ async def test_a_store_that_is_given_up_before_its_jobs_are_loaded_comes_back(
             await connecting
         await runtime.disconnect()
     schedule.stop()
+
+
+async def test_the_jobs_of_a_store_that_is_given_up_meanwhile_are_not_loaded(
+    built: tuple[Shop, FoldWorker],
+) -> None:
+    class Slow:
+        async def register(self, *_: Any, **__: Any) -> dict[Any, Any]:
+            jobs.leave("main", ())
+            return {}
+
+    jobs = Jobs(SETTINGS, cast("Any", Slow()), VirtualClock())
+    jobs.sends("main", built[0].sender.dispatcher)
+    await jobs.load("main", alone=False)
+    with pytest.raises(BackhaulError, match="no daemon runs"):
+        await jobs.run("push_fulfillments", "main", "vera")

@@ -19,7 +19,6 @@ from backhaul.store.deliveries import Subscriber
 from backhaul.store.matching import NewCommand
 from backhaul.store.postgres.connection import Connection
 from backhaul.store.postgres.fence import session_name
-from backhaul.store.postgres.ownership import PostgresOwnership
 from backhaul.store.sql.commands import planning
 from backhaul.store.testing.command_scenes import claimed, plan, resolve, state_of
 from backhaul.store.testing.event_scenes import (
@@ -392,62 +391,18 @@ async def test_a_member_that_stands_still_amid_a_transaction_is_replaced(
         assert taken == ("*", "main")
 
 
-THREE = ("one", "two", "three")
-OTHERS_OWN = """
-    UPDATE owners SET member = CASE store WHEN 'three' THEN 'c' ELSE 'b' END
-    WHERE store != 'one'
-"""
-FENCE_C = (
-    "UPDATE owners SET member = NULL WHERE member = 'c'",
-    "UPDATE members SET fenced_at = clock_timestamp(), stores = 0 WHERE id = 'c'",
-)
-
-
-async def test_a_store_that_another_member_frees_during_a_take_is_taken_next(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two members find a third one silent at once, and the first leaves a store."""
-    async with (
-        joined(url, "a", THREE) as store,
-        joined(url, "b", THREE),
-        joined(url, "c", THREE),
-    ):
-        run(url, OTHERS_OWN)
-        run(url, "UPDATE members SET stores = 1 WHERE id != 'a'")
-        assert (await store.ownership.balance()).taken == ("one",)
-        await in_contact(store)
-        run(url, LONG_AGO.replace("'a'", "'c'"))
-        take_others = PostgresOwnership._take_others
-        with closing(psycopg.connect(url)) as first:
-            for statement in FENCE_C:
-                first.execute(statement)
-
-            def slowly(*values: Any) -> bool:
-                first.commit()
-                return take_others(*values)
-
-            with monkeypatch.context() as patched:
-                patched.setattr(PostgresOwnership, "_take_others", slowly)
-                assert (await store.ownership.balance()).taken == ()
-        assert (await store.ownership.balance()).taken == ("three",)
-
-
-async def test_the_last_store_of_a_silent_member_is_not_left_to_nobody(
+async def test_lost_commits_fence_also_a_member_that_just_takes_its_first_store(
     url: str,
 ) -> None:
-    """Before the take it is in the share of `b`, and afterwards in that of `a`."""
-    async with (
-        joined(url, "a", THREE) as store,
-        joined(url, "b", THREE),
-        joined(url, "c", THREE),
-    ):
-        run(url, "UPDATE owners SET member = 'b'")
-        run(url, "UPDATE owners SET member = 'c' WHERE store IN ('one', 'three')")
-        run(url, "UPDATE members SET stores = 1 WHERE id = 'b'")
-        run(url, "UPDATE members SET stores = 2 WHERE id = 'c'")
-        await in_contact(store)
-        run(url, LONG_AGO.replace("'a'", "'c'"))
-        assert (await store.ownership.balance()).taken == ("one", "three")
+    """Nobody sees yet what it takes: its commit waits for a replica."""
+    async with joined(url, "a") as store, joined(url, "b"):
+        await owning(store)
+        run(url, "UPDATE owners SET member = NULL")
+        run(url, "DELETE FROM members WHERE id = 'a'")
+        with pytest.raises(Busy):
+            await store.kv.put("written", "after the loss")
+        fenced = "SELECT id FROM members WHERE fenced_at IS NOT NULL"
+        assert run(url, fenced) == [("b",)]
 
 
 async def test_a_long_transaction_ends_with_a_sign_of_life(url: str) -> None:

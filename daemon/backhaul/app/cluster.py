@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from backhaul.app.wiring import Receiving, Shop
     from backhaul.core.clock import Clock
     from backhaul.settings import Settings
+    from backhaul.store import Store
     from backhaul.store.ownership import Member, Ownership, Shift
 
 
@@ -297,9 +298,12 @@ async def receiving(parts: Receiving) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def kept(ownership: Ownership) -> AsyncIterator[None]:
-    """Give signs of life meanwhile."""
-    async with _running(ownership.keep()):
+async def kept(store: Store) -> AsyncIterator[None]:
+    """Give signs of life meanwhile. Raises what ends the writer of the database.
+
+    Without the writer every write is refused as if the database were busy.
+    """
+    async with _running(store.watch()), _running(store.ownership.keep()):
         yield
 
 

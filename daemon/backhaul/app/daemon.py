@@ -199,7 +199,7 @@ class Daemon:
         store = self._environment.open(settings.place, self._clock, notify, member)
         store.start()
         try:
-            async with cluster.kept(store.ownership):
+            async with cluster.kept(store):
                 yield store
         finally:
             if self._stores is not None:
@@ -407,7 +407,7 @@ class Daemon:
         loops = [fold_worker.run, self._waiting.run, self._indexer.run]
         loops += [self._run_on_database, self._receiving.signers.run]
         loops += [self._schedule.watch, partial(self._reloading.run, reloader.run)]
-        loops += [store.watch, *self._monitoring.loops(), *serving]
+        loops += [*self._monitoring.loops(), *serving]
         families = self._monitoring.metric_families
         loops += telemetry.loops(self._telemetry, families, self._clock)
         loops += [

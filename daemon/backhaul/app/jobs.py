@@ -173,7 +173,8 @@ class Jobs:
         plans = self._jobs if is_first else {key: self._jobs[key] for key in keys}
         states = await self._runs.register(_in_words(plans), alone=is_first)
         for key in keys:
-            self._take_up(key, self._works[key], states[key])
+            if key in self._works:  # else its store was given up meanwhile
+                self._take_up(key, self._works[key], states[key])
 
     def _keys_of(self, store: str | None, connectors: Collection[str]) -> list[JobKey]:
         """Return the jobs that run here of a store, or of the whole database."""

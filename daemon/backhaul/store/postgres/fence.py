@@ -101,7 +101,7 @@ _ROUNDS = "SELECT rounds FROM members WHERE id = :member"
 _FENCE_OTHERS = """
     UPDATE members SET fenced_at = clock_timestamp(), stores = 0
     WHERE id != :member AND fenced_at IS NULL
-      AND id IN (SELECT member FROM owners)
+      AND 'worker' = ANY (string_to_array(roles, ','))
 """
 _OWNERS = f"""
     SELECT o.store, o.member, m.host, m.admin_url, m.public_url,
@@ -283,6 +283,13 @@ class Fence:
         """Own these stores once the transaction that took them is durable."""
         self._next_owned = frozenset(stores)
 
+    def disown(self, store: str) -> None:
+        """Own a store no longer once the transaction that gave it up is durable.
+
+        The same transaction may have taken stores, or given up others.
+        """
+        self._next_owned -= {store}
+
     def begin_folding(self, store: str) -> None:
         """Let the events of an owned store be folded from now on."""
         self._folded = (self._folded & self.owned) | {store}
@@ -381,7 +388,8 @@ class Fence:
 
         Each member is a witness for the others, because the owner of a store may have
         ended with the server that failed. The present owners may know nothing of the
-        missing commands, and must not send any more.
+        missing commands, and must not send any more. Nobody sees yet what a member is
+        just taking, so all that may own a store are fenced.
         """
         now = to_text(SystemClock().now())
         owners = known_owners(connection)

@@ -141,6 +141,8 @@ class PostgresOwnership:
         self._streams = streams
         self.lease: Lease = fence.lease
         self._beat_seconds = fence.member.ttl_seconds / BEATS_PER_TTL
+        self._known: frozenset[str] = frozenset()
+        """The stores of the settings, and the duties of the whole database."""
         self._names = "[]"
         self._shares = ""
         self._left: set[str] = set()
@@ -152,7 +154,8 @@ class PostgresOwnership:
     async def join(
         self, stores: Collection[str], pins: Mapping[str, str] | None = None
     ) -> None:
-        self._names = json.dumps([DATABASE, *sorted(stores)])
+        self._known = frozenset((DATABASE, *stores))
+        self._names = json.dumps(sorted(self._known))
         await asyncio.to_thread(self._use, self._fence.join, stores, pins or {})
 
     def owns(self, store: str) -> bool:
@@ -197,7 +200,11 @@ class PostgresOwnership:
         rows = connection.execute(_PEERS, {"member": self._id}).fetchall()
         self._shares = next((r["shares"] for r in rows if r["id"] == self._id), "")
         host = {"host": self._fence.member.host}
-        free = connection.execute(_FREE, host).fetchall()
+        free = [
+            row
+            for row in connection.execute(_FREE, host).fetchall()
+            if row["store"] in self._known  # else the settings have it no longer
+        ]
         shared = sum(row["is_shared"] for row in free)
         peers = [
             Peer(row["id"], row["stores"])
@@ -270,7 +277,7 @@ class PostgresOwnership:
         connection.execute(_TAKE_OTHERS, duties)
         if room <= 0:
             return False
-        names = json.dumps([n for n in json.loads(self._names) if n != DATABASE])
+        names = json.dumps(sorted(self._known - {DATABASE}))
         values = {**values, "stores": names, "room": room}
         return bool(connection.execute(_TAKE_OTHERS, values).rowcount)
 
@@ -293,7 +300,7 @@ class PostgresOwnership:
     def _give_up(self, connection: Any, store: str) -> None:
         connection.execute(_GIVE_UP, {"member": self._id, "store": store})
         connection.execute(_COUNT_OWNED, {"member": self._id})
-        self._fence.own(self._fence.owned - {store})
+        self._fence.disown(store)
 
     async def keep(self) -> NoReturn:
         tidied = time.monotonic()
