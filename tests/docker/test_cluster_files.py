@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
 import subprocess
 import sys
 from base64 import b64encode
+from contextlib import AsyncExitStack
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import httpx
 import psycopg
 import pytest
 import yaml  # type: ignore[import-untyped]  # no stubs are installed
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from backhaul.settings import load_settings
 from docker.test_compose import FOLDER, SECRETS, STATE, compose, image_environment
+from scenes.ports import accepts, free_ports
 from scenes.postgres import BINARIES, PASSWORD, USER
 from scenes.requirements import require
+from scenes.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -238,3 +245,49 @@ def test_haproxy_understands_its_configuration() -> None:
         check=False,
     )
     assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr
+
+
+async def test_haproxy_sends_a_webhook_to_a_replica_that_answers(
+    tmp_path: Path,
+) -> None:
+    """Two of three replicas end before they answer."""
+    cut = 0
+
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal cut
+        cut += bool(await reader.read(1))
+        writer.close()
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response()
+
+    ports = free_ports(5)
+    text = (CLUSTER / "haproxy.cfg").read_text()
+    places = ("bind :8750", "bind :8751", *(f"{name}:8750" for name in REPLICAS))
+    for place, port in zip(places, ports, strict=True):
+        begin = "bind " if place.startswith("bind") else ""
+        text = text.replace(place, f"{begin}127.0.0.1:{port}")
+    text = re.sub(r"backhaul\d:8751", "127.0.0.1:1", text)
+    text = re.sub(r".*(httpchk|default-server|bind 127.0.0.1:8404).*\n", "", text)
+    (tmp_path / "haproxy.cfg").write_text(text)
+    async with AsyncExitStack() as stack:
+        for port in ports[2:4]:
+            server = await asyncio.start_server(end, "127.0.0.1", port)
+            await stack.enter_async_context(server)
+        app = web.Application()
+        app.router.add_post("/webhooks/main", answer)
+        running = TestServer(app, port=ports[4])
+        await stack.enter_async_context(running)
+        command = [require("haproxy"), "-f", str(tmp_path / "haproxy.cfg")]
+        balancer = await asyncio.create_subprocess_exec(*command)
+        try:
+            await until(lambda: accepts(ports[0]), "HAProxy listens")
+            async with httpx.AsyncClient() as client:
+                for _ in range(6):
+                    url = f"http://127.0.0.1:{ports[0]}/webhooks/main"
+                    sent = await client.post(url, content=b"x" * 2_600)
+                    assert sent.status_code == 200
+        finally:
+            balancer.kill()
+            await balancer.wait()
+    assert cut >= 2
