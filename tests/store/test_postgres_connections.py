@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, cast
 
 import psycopg
@@ -14,6 +14,7 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy, ReadFailed, WriterFailed
 from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
+from backhaul.store.postgres import connection
 from backhaul.store.postgres.connection import CommitUnknown, Connection
 from backhaul.store.postgres.database import open_store
 from backhaul.store.postgres.dialect import without_zeros
@@ -272,3 +273,18 @@ def test_a_database_without_tables_says_what_to_do(server: Postgres) -> None:
         database.reader() as reader,
     ):
         reader.counts()
+
+
+def test_a_new_primary_that_may_lose_commits_is_refused_by_who_needs_a_quorum(
+    server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would confirm what it loses."""
+    monkeypatch.setattr(connection, "RECONNECT_SECONDS", 0.0)
+    with pytest.raises(psycopg.OperationalError, match="fsync is off"):
+        Connection(address(server), quorum=True)
+    with closing(Connection(address(server))) as opened:
+        opened._quorum = True
+        assert opened.execute("SELECT 1").fetchone() == (1,)
+        server.run(END_OTHERS)
+        with pytest.raises(psycopg.OperationalError, match="fsync is off"):
+            opened.execute("BEGIN")

@@ -31,6 +31,7 @@ from backhaul.runtime.loop import (
 )
 from backhaul.store import database_at
 from backhaul.store.ownership import DATABASE, new_member
+from backhaul.store.postgres.durability import PASSING
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -232,10 +233,6 @@ class OwnedStores:
 CHECK_SECONDS = 60.0
 WITNESS = "confirmed-rounds"
 """The file of `state_dir` from which a daemon knows after its end what it confirmed."""
-STANDBYS = "pg_stat_replication"
-"""What shows that no standby confirms now: commits wait then, and lose nothing."""
-RECOVERY = "pg_is_in_recovery()"
-"""What shows that a server is a standby: during a failover it may be for a moment."""
 
 
 def joining(
@@ -263,7 +260,13 @@ def joining(
     admin_url = reached(admin_url, settings.admin.host)
     witness = None if roles else settings.state_dir / WITNESS
     return new_member(
-        public_url, admin_url, given.ttl, given.hold, roles or given.roles, witness
+        public_url,
+        admin_url,
+        given.ttl,
+        given.hold,
+        roles or given.roles,
+        witness,
+        quorum=given.durability == "quorum",
     )
 
 
@@ -274,7 +277,7 @@ def require_durability(settings: Settings) -> None:
     """
     quorum = settings.cluster.durability == "quorum"
     found = database_at(settings.place).durability(quorum=quorum)
-    lasting = [each for each in found if each.key not in {STANDBYS, RECOVERY}]
+    lasting = [each for each in found if each.key not in PASSING]
     if lasting and quorum:
         raise ConfigurationError(lasting)
     for each in found:

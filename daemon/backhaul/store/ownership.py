@@ -29,7 +29,8 @@ class Member(Struct, frozen=True):
 
     `ttl_seconds` is how long the others wait after its last sign of life, and
     `hold_seconds` how long webhooks wait for a server that is away. `witness` is the
-    file in which it keeps how many rounds it confirmed, if it does.
+    file in which it keeps how many rounds it confirmed, if it does. With `quorum` it
+    writes only to a server that waits for a replica at each commit.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Member(Struct, frozen=True):
     hold_seconds: float = 0.0
     roles: tuple[str, ...] = ROLES
     witness: Path | None = None
+    quorum: bool = False
 
 
 def new_member(
@@ -50,6 +52,8 @@ def new_member(
     hold_seconds: float = 0.0,
     roles: tuple[str, ...] = ROLES,
     witness: Path | None = None,
+    *,
+    quorum: bool = False,
 ) -> Member:
     """Return this run of the program as a member; its id has never been before."""
     from importlib.metadata import version  # slow, and not for a file
@@ -65,6 +69,7 @@ def new_member(
         hold_seconds,
         roles,
         witness,
+        quorum,
     )
 
 

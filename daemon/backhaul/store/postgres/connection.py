@@ -25,6 +25,7 @@ from backhaul.store.postgres.dialect import (
     sendable,
     with_values,
 )
+from backhaul.store.postgres.durability import losing
 from backhaul.store.sql.dialect import BATCH
 
 if TYPE_CHECKING:
@@ -268,6 +269,7 @@ class Connection:
     `lock_milliseconds`: how long a statement waits for a lock; 0 means for ever.
     `idle_seconds`: how long a client may stop inside of a transaction, before the
     server ends it. `name`: what `pg_stat_activity` shows instead of the URL's name.
+    `quorum`: refuse a server that confirms commits before a replica has them.
     """
 
     def __init__(
@@ -278,8 +280,10 @@ class Connection:
         lock_milliseconds: int = 0,
         idle_seconds: float = IDLE_TRANSACTION_SECONDS,
         name: str = "",
+        quorum: bool = False,
     ) -> None:
         self._url = url
+        self._quorum = quorum
         self._named = {"application_name": name} if name else {}
         self._read_only = read_only
         # For a transaction, not a session: a pooler gives the session to others.
@@ -309,6 +313,9 @@ class Connection:
         if session != connection.info.backend_pid:
             # A pooler gives each transaction another session, without our statements.
             connection.prepare_threshold = None
+        if self._quorum and (found := losing(cast("Any", connection))):
+            connection.close()
+            raise psycopg.OperationalError(str(found))
         return connection
 
     @property

@@ -36,6 +36,10 @@ _CONFIRMING = """
 """
 _NUMBER = re.compile(r"\s*(?:(?:ANY|FIRST)\s+)?(\d+)\s*\(", re.IGNORECASE)
 _WAITS_FOR_REPLICA = {"on", "remote_apply"}
+_REPLICAS, _IS_REPLICA = "pg_stat_replication", "pg_is_in_recovery()"
+PASSING = frozenset({_REPLICAS, _IS_REPLICA})
+"""What may be wrong for a moment. Commits wait while no replica confirms, and lose
+nothing; during a failover a server may be a replica."""
 
 
 class _Setting(Struct, frozen=True):
@@ -76,6 +80,12 @@ def findings(connection: Connection, *, quorum: bool) -> tuple[Finding, ...]:
     return (*every, *_replicas(server)) if quorum else tuple(every)
 
 
+def losing(connection: Connection) -> Finding | None:
+    """Return why a server may lose what it confirms to a member that needs a quorum."""
+    found = findings(connection, quorum=True)
+    return next((each for each in found if each.key not in PASSING), None)
+
+
 def _seen(connection: Connection) -> _Server:
     (row,) = connection.execute(_SERVER).fetchall()
     settings = {
@@ -98,7 +108,7 @@ def _seen(connection: Connection) -> _Server:
 
 def _replica(server: _Server) -> Finding:
     return server.finding(
-        "pg_is_in_recovery()",
+        _IS_REPLICA,
         "this server is a replica, which accepts no writes",
         "list all servers in [database] url, with target_session_attrs=read-write",
     )
@@ -167,13 +177,13 @@ def _replicas(server: _Server) -> Iterator[Finding]:
         )
     elif server.confirming is None:
         yield server.finding(
-            "pg_stat_replication",
+            _REPLICAS,
             f"the role {server.role} may not see whether a replica is connected",
             f'run: GRANT pg_read_all_stats TO "{server.role}"',
         )
     elif server.confirming < (needed := _needed(names)):
         yield server.finding(
-            "pg_stat_replication",
+            _REPLICAS,
             f"{server.confirming} of the {needed} replicas that must confirm a commit"
             f" are connected ({names}); until all are, every commit waits",
             "start the replicas; SELECT * FROM pg_stat_replication shows those that"

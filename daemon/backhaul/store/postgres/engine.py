@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from backhaul.errors import Busy, CommitsLost, ReadFailed, Superseded
+from backhaul.store.ownership import Member
 from backhaul.store.postgres.connection import (
     IDLE_TRANSACTION_SECONDS,
     LOCK_MILLISECONDS,
@@ -53,6 +54,7 @@ class PostgresWriter(RoundWriter):
             lock_milliseconds=LOCK_MILLISECONDS,
             idle_seconds=seconds if fence is None else fence.ttl_seconds,
             name="" if fence is None else session_name(fence.member.id),
+            quorum=fence is not None and fence.member.quorum,
         )
 
     def _begin(self, connection: Any) -> None:
@@ -100,10 +102,8 @@ class PostgresEngine(RoundEngine):
 
     def __init__(self, url: str, clock: Clock, fence: Fence | None = None) -> None:
         super().__init__(PostgresWriter(url, fence), clock)
-        name, hold_seconds = "tool", 0.0
-        if fence is not None:
-            name, hold_seconds = fence.member.id, fence.member.hold_seconds
-        self.receiver = StreamWriter(url, name, hold_seconds)
+        member = Member("tool", "", "") if fence is None else fence.member
+        self.receiver = StreamWriter(url, member)
         self.url = url
         self._fence = fence
         self._idle: SimpleQueue[Connection] = SimpleQueue()

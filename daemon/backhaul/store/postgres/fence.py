@@ -253,7 +253,7 @@ class Fence:
     ) -> None:
         """Add the row of the member, and those of the stores, in one transaction."""
         member, names = self.member, json.dumps(sorted(stores))
-        names_of_values = {*member.__struct_fields__} - {"witness"}
+        names_of_values = {*member.__struct_fields__} - {"witness", "quorum"}
         values = {name: getattr(member, name) for name in names_of_values}
         pinned = json.dumps(pins, sort_keys=True)
         values |= {"roles": ",".join(member.roles), "shares": names + pinned}

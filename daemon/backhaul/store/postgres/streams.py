@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from backhaul.core.clock import Clock
     from backhaul.store.inbox import FoldOne
+    from backhaul.store.ownership import Member
     from backhaul.store.sql.family import Connection, Engine
 
 SCHEMA = (
@@ -98,11 +99,11 @@ class StreamWriter(RoundWriter):
     event with the same body counts as a repeat. A unit is not done again then.
     """
 
-    def __init__(self, url: str, member: str, hold_seconds: float = 0.0) -> None:
+    def __init__(self, url: str, member: Member) -> None:
         super().__init__()
         self._url = url
         self._member = member
-        self._hold_seconds = hold_seconds
+        self._hold_seconds = hold_seconds = member.hold_seconds
         self._lost_at: float | None = None
         self._patience = Patience(hold_seconds, self._refuse_waiting)
         self._stops = threading.Event()
@@ -113,7 +114,11 @@ class StreamWriter(RoundWriter):
         self._is_lost = self._is_unknown = False
 
     def _connect(self) -> PostgresConnection:
-        return PostgresConnection(self._url, lock_milliseconds=LOCK_MILLISECONDS)
+        return PostgresConnection(
+            self._url,
+            lock_milliseconds=LOCK_MILLISECONDS,
+            quorum=self._member.quorum,
+        )
 
     @property
     def is_waiting(self) -> bool:
@@ -165,7 +170,7 @@ class StreamWriter(RoundWriter):
         self._ids = [row[0] for row in ids]
         if not self._stream or self._times_opened != connection.times_opened:
             self._times_opened = connection.times_opened
-            opened = connection.execute(_OPEN, {"member": self._member})
+            opened = connection.execute(_OPEN, {"member": self._member.id})
             self._stream = opened.fetchone()[0]
 
     def _append(self, connection: Any, rows: list[Row]) -> list[Any]:
