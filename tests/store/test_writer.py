@@ -56,7 +56,7 @@ def break_after(name: str, error: Exception) -> Callable[[sqlite3.Connection], s
 def row(number: int) -> tuple[object, ...]:
     one = arrival(b"%d" % number)
     columns = (one.store, one.kind, one.topic, one.received_at, one.headers, one.body)
-    return (*columns, one.traceparent)
+    return (*columns, one.traceparent, one.digest)
 
 
 MARKS = "SELECT name FROM kv ORDER BY rowid"
@@ -139,7 +139,7 @@ async def test_a_broken_statement_fails_alone(writer: Writer, path: Path) -> Non
 async def test_a_row_that_cannot_be_written_fails_alone(
     bad: object, writer: Writer, path: Path
 ) -> None:
-    broken: tuple[object, ...] = ("main", "delivery", bad, "", b"", b"")
+    broken: tuple[object, ...] = ("main", "delivery", bad, "", b"", b"", None, None)
     with locked(path):  # so that all writes are in one round
         given = [writer.append(row) for row in (row(1), broken, row(2))]
         marked = writer.urgent(mark("a"))

@@ -26,7 +26,8 @@ class Arrival(NamedTuple):
 
     `kind` is `delivery` (a webhook) or `read` (a read of the platform; `received_at` is
     then the start of the read). `headers` is a JSON object. `traceparent` names the
-    span that appends the event, None without a trace.
+    span that appends the event, None without a trace. `digest` is that of the body as
+    it arrived; None for a new event, whose digest is computed when it is stored.
     """
 
     store: str
@@ -36,6 +37,7 @@ class Arrival(NamedTuple):
     headers: bytes
     body: bytes
     traceparent: str | None = None
+    digest: bytes | None = None
 
 
 class StoredEvent(Struct, frozen=True, gc=False):

@@ -78,7 +78,7 @@ _TYPES = (
     *("int8", "int8", "text", "text", "text", "text", "bytea", "bytea", "text"),
     "bytea",
 )
-_BODY = 5
+_BODY, _DIGEST = 5, 7
 FEWEST = 64
 """The fewest events that a slice reads. Others read twice what the last one folded:
 the server sends all rows at once, with their bodies, and what is not reached is read
@@ -196,8 +196,9 @@ class StreamWriter(RoundWriter):
         with connection.copy(_COPY) as copy:
             copy.set_types(_TYPES)
             for id_, row in zip(ids, rows, strict=True):
-                digest = digest_of((row[_BODY],))
-                copy.write_row((id_, self._stream, *sendable(row), digest))
+                digest = row[_DIGEST] or digest_of((row[_BODY],))
+                plain = sendable(row[:_DIGEST])
+                copy.write_row((id_, self._stream, *plain, digest))
         return ids
 
     def _rollback(self, connection: Any) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = "store, kind, topic, received_at, headers, body, traceparent, digest"
-_BODY = 5
+_BODY, _DIGEST = 5, 7
 CHUNK_ROWS = 32
 CHUNK_BYTES = 256 << 10
 """The most rows (a power of two) and bytes of bodies that one statement inserts."""
@@ -67,7 +67,12 @@ def _bytes(rows: Sequence[Row]) -> int:
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
     places = ",".join(["(?,?,?,?,?,?,?,?)"] * len(rows))
-    values = [value for row in rows for value in (*row, digest_of((row[_BODY],)))]
+    # An event of another file keeps its digest, which shows damage done in that file.
+    values = [
+        value
+        for row in rows
+        for value in (*row[:_DIGEST], row[_DIGEST] or digest_of((row[_BODY],)))
+    ]
     cursor = connection.execute(
         f"INSERT INTO inbox ({_COLUMNS}) VALUES {places}",  # noqa: S608 - constants
         values,
@@ -108,8 +113,8 @@ class SqliteStore(SqlStore):
 
 
 _OLDEST = """
-    SELECT id, store, kind, topic, received_at, headers, body, traceparent FROM inbox
-    WHERE id > :after ORDER BY id LIMIT :most
+    SELECT id, store, kind, topic, received_at, headers, body, traceparent, digest
+    FROM inbox WHERE id > :after ORDER BY id LIMIT :most
 """
 _REMOVE = "DELETE FROM inbox WHERE id <= :last"
 SPOOL_ROWS = 256
