@@ -8,6 +8,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import AsyncMock, Mock
 
 import httpx
 import msgspec
@@ -197,6 +198,7 @@ async def test_no_id_of_a_file_is_used_twice(office: Office) -> None:
     arrival = Arrival("main", "delivery", "", instant(0), b"{}", b"{}")
     first = await spool.append(arrival)
     await spool.remove(first)
+    assert await spool.clear()
     assert await spool.append(arrival) == first + 1
     assert [id_ for id_, _ in await spool.oldest(first)] == [first + 1]
     await spool.stop()
@@ -292,18 +294,21 @@ async def test_a_backup_has_every_webhook_that_was_answered_before(
 
 async def test_a_process_goes_on_if_webhooks_cannot_be_removed() -> None:
     """The disk is full: the daemon has the webhooks; the next removal includes them."""
-    asked: list[int] = []
-
-    async def remove(last: int) -> None:
-        asked.append(last)
-        if last == 1:
-            raise Busy("the disk is full")
-
-    reader = asyncio.StreamReader()
-    for command in (Command(moved_up_to=1), Command(moved_up_to=2), Command(stop=True)):
+    spool, channel, reader = AsyncMock(), Mock(), asyncio.StreamReader()
+    spool.remove.side_effect = [Busy("the disk is full")] * 2 + [None, None]
+    spool.clear.return_value = True
+    for command in (
+        Command(moved_up_to=1),
+        Command(moved_up_to=1, clear=1),
+        Command(moved_up_to=2),
+        Command(moved_up_to=2, clear=2),
+        Command(stop=True),
+    ):
         reader.feed_data(msgspec.json.encode(command) + b"\n")
-    await receiver_process._follow_commands(reader, SecretRings(), remove)
-    assert asked == [1, 2]
+    await receiver_process._follow_commands(reader, SecretRings(), spool, channel)
+    assert [each.args for each in spool.remove.mock_calls] == [(1,), (1,), (2,), (2,)]
+    reports = [each.args[0] for each in channel.send.mock_calls]
+    assert [report.cleared for report in reports] == [(1, False), (2, True)]
 
 
 def test_a_process_exports_spans_as_the_daemon_does() -> None:

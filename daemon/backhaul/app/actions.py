@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from backhaul.core.clock import Clock
     from backhaul.ingest.fold_worker import Reprocessor
     from backhaul.ingest.webhook_secrets import SecretRegistry
+    from backhaul.maintenance.customer_erasure import ReceivedFiles
     from backhaul.platform.requests import Dialect
     from backhaul.runtime.signals import SharedSignals
     from backhaul.store import Store
@@ -52,7 +53,8 @@ class ActionContext(msgspec.Struct, frozen=True):
 
     `dialects` has the request format of each store's platform, `subscriptions` the
     webhook subscription of each store that has one, and `order_backfills` what reads
-    the orders of each store that runs here.
+    the orders of each store that runs here. `receivers` has the files of webhooks that
+    are not in the database yet.
     """
 
     store: Store
@@ -67,6 +69,7 @@ class ActionContext(msgspec.Struct, frozen=True):
     subscriptions: Mapping[str, Subscription] = {}
     check_connector: store_actions.Check = store_actions.cannot_check
     order_backfills: Mapping[str, OrderBackfill] = {}
+    receivers: ReceivedFiles | None = None
 
 
 def actions(parts: ActionContext) -> dict[str, Action]:
@@ -150,7 +153,9 @@ def _body(parts: ActionContext, command: Command) -> str:
 
 async def _erase_customer(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Erase `customer` of `store` for `who`; `rewrite` even a large database file."""
-    erasure = CustomerErasure(parts.store.erasure, parts.clock)
+    erasure = CustomerErasure(
+        parts.store.erasure, parts.clock, receivers=parts.receivers
+    )
     return await erasure.erase(
         asked["store"], asked["customer"], asked["who"], rewrite=asked["rewrite"]
     )

@@ -388,11 +388,11 @@ class Daemon:
             ShopsView(self._shops, lambda shop: shop.subscription),
             partial(test_connection, self._settings),
             ShopsView(self._shops, lambda shop: shop.reconciler.orders),
+            self._receivers,
         )
         assert self._stores is not None  # noqa: S101 - it is built before
         parts = given, self._shops, self._stores.using, self._monitoring
-        ready = self.ready.is_set
-        return requests.site(self._settings, *parts, self._status, ready)
+        return requests.site(self._settings, *parts, self._status, self.ready.is_set)
 
     @contextlib.asynccontextmanager
     async def _tasks(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from backhaul.app.actions import ActionContext, actions
 from backhaul.app.cluster import joining
 from backhaul.app.jobs import Jobs
+from backhaul.app.receiver_files import LeftFiles
 from backhaul.app.wiring import (
     build_client,
     build_dialect,
@@ -127,6 +128,7 @@ async def offline(settings: Settings) -> AsyncIterator[Mapping[str, Action]]:
                 jobs,
                 partial(_ask_connector, settings, store),
                 Submissions(store.records, _holding(settings), lambda _: None),
+                receivers=LeftFiles(settings.state_dir, store.inbox, CLOCK),
             )
             yield actions(parts)
             while (await store.search.follow(describe, SLICE_SECONDS)).more:

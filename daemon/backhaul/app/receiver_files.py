@@ -165,11 +165,17 @@ def _holder(lock: Path) -> int | None:
     return None
 
 
-async def move_left(folder: Path, inbox: Inbox, clock: Clock) -> None:
-    """Move the webhooks that an earlier run of the daemon left behind."""
+async def move_left(
+    folder: Path, inbox: Inbox, clock: Clock, *, retry: bool = True
+) -> None:
+    """Move the webhooks that an earlier run of the daemon left behind.
+
+    Without `retry` it may raise Busy.
+    """
     for path in _found(folder, ".db"):
         file = ReceiverFile(path, inbox, clock)
-        if number := await retry_while_busy(file.end, clock):
+        end = retry_while_busy(file.end, clock) if retry else file.end()
+        if number := await end:
             logger.bind(action="receiver.recovered", webhooks=number).warning(
                 "{} webhooks of the file {} are in the database; the daemon had ended"
                 " before it moved them",
@@ -178,6 +184,28 @@ async def move_left(folder: Path, inbox: Inbox, clock: Clock) -> None:
             )
     for lock in _found(folder, LOCK):  # of processes that never had a file
         lock.unlink()
+
+
+class LeftFiles:
+    """The files of an earlier run, for the sole writer when no daemon runs."""
+
+    def __init__(self, folder: Path, inbox: Inbox, clock: Clock) -> None:
+        self._parts = folder, inbox, clock
+
+    async def move_all(self) -> None:
+        """Move all webhooks, and delete the files. Raises AlreadyRunning, Busy."""
+        folder, _, clock = self._parts
+        await end_orphans(folder, clock)
+        await move_left(*self._parts, retry=False)
+
+    async def clear(self) -> bool:
+        """Return True: `move_all` deleted the files."""
+        return True
+
+
+def damaged(folder: Path) -> list[Path]:
+    """Return the damaged files that were kept, and their logs."""
+    return sorted(folder.glob(f"{NAME.format('*')}{DAMAGED}*"))
 
 
 def _found(folder: Path, suffix: str) -> list[Path]:

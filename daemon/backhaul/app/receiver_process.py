@@ -37,11 +37,12 @@ from backhaul.observe.metrics import Metrics
 from backhaul.store import open_inbox_file
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
     from loguru import Message as LogMessage
 
     from backhaul.runtime.tracing import Tracer
+    from backhaul.store.inbox import Spool
 
 CLOSED = 3
 """The exit code after the daemon closed the connection without a stop."""
@@ -74,11 +75,13 @@ class Start(Struct, frozen=True):
 class Command(Struct, frozen=True, omit_defaults=True):
     """A message from the daemon: new secrets, or up to which id webhooks are moved.
 
-    With `stop`, the process finishes what is under way, and ends.
+    `clear` is the number of a request to clear the bytes of moved webhooks from the
+    file. With `stop`, the process finishes what is under way, and ends.
     """
 
     secrets: dict[str, dict[str, bytes]] | None = None
     moved_up_to: int = 0
+    clear: int = 0
     stop: bool = False
 
 
@@ -97,7 +100,8 @@ class Report(Struct, frozen=True, omit_defaults=True):
     `ready` comes once, when the process listens. `arrived` says that webhooks are in
     the file. `counts` has what was added to each counter: its name, labels and number.
     `used` has when secrets signed last, by store and fingerprint, and `refused` why
-    deliveries of a store were refused since.
+    deliveries of a store were refused since. `cleared` has the number of a request to
+    clear bytes, and whether they are gone.
     """
 
     ready: bool = False
@@ -105,6 +109,7 @@ class Report(Struct, frozen=True, omit_defaults=True):
     counts: list[tuple[str, tuple[str, ...], int]] = field(default_factory=list)
     used: list[tuple[str, str, str]] = field(default_factory=list)
     refused: dict[str, Refusal] = field(default_factory=dict)
+    cleared: tuple[int, bool] | None = None
     line: Line | None = None
 
 
@@ -209,7 +214,7 @@ async def _serve(start: Start, channel: Channel, reader: asyncio.StreamReader) -
                     group.create_task(_report(counts, channel, clock)),
                     group.create_task(spool.watch()),
                 ]
-                await _follow_commands(reader, signers, spool.remove)
+                await _follow_commands(reader, signers, spool, channel)
                 for task in endless:
                     task.cancel()
         await spool.stop()
@@ -223,9 +228,7 @@ async def _report(counts: _Counts, channel: Channel, clock: SystemClock) -> NoRe
 
 
 async def _follow_commands(
-    reader: asyncio.StreamReader,
-    signers: SecretRings,
-    remove: Callable[[int], Awaitable[None]],
+    reader: asyncio.StreamReader, signers: SecretRings, spool: Spool, channel: Channel
 ) -> None:
     """Do what the daemon says, until it says stop.
 
@@ -233,24 +236,26 @@ async def _follow_commands(
     because the next daemon moves its file. What is not answered is sent again.
     """
     try:
-        while not await _follow_one(reader, signers, remove):
+        while not await _follow_one(reader, signers, spool, channel):
             pass
     except (OSError, EOFError, msgspec.MsgspecError):
         os._exit(CLOSED)
 
 
 async def _follow_one(
-    reader: asyncio.StreamReader,
-    signers: SecretRings,
-    remove: Callable[[int], Awaitable[None]],
+    reader: asyncio.StreamReader, signers: SecretRings, spool: Spool, channel: Channel
 ) -> bool:
     """Do the next command; return whether it says stop. Raises EOFError, OSError."""
     command = msgspec.json.decode(await reader.readuntil(), type=Command)
     if command.secrets is not None:
         signers.replace(command.secrets)
-    if command.moved_up_to:
-        with suppress(Busy):  # the next removal includes these
-            await remove(command.moved_up_to)
+    is_cleared = False
+    with suppress(Busy):  # the next removal includes these
+        if command.moved_up_to:
+            await spool.remove(command.moved_up_to)
+        is_cleared = bool(command.clear) and await spool.clear()
+    if command.clear:
+        channel.send(Report(cleared=(command.clear, is_cleared)))
     return command.stop
 
 

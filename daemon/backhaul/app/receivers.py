@@ -53,6 +53,8 @@ STEADY_SECONDS = 60.0
 """A process that ran for so long is started again at once."""
 RETRY_SECONDS = 0.5
 """How soon webhooks are moved again that the database refused."""
+CLEAR_SECONDS = 5.0
+"""How long a process may take to clear the bytes of moved webhooks."""
 
 
 class _Context(Struct, frozen=True):
@@ -147,6 +149,13 @@ class Receivers:
         for each in self._every:
             await each.move_all()
 
+    async def clear(self) -> bool:
+        """Clear the bytes of moved webhooks from all files.
+
+        Returns False if a process cannot do so now, as when a program reads its file.
+        """
+        return all(await asyncio.gather(*(each.clear() for each in self._every)))
+
 
 class _Receiver:
     """One process, which is started again whenever it ends."""
@@ -156,6 +165,9 @@ class _Receiver:
         self._stopping = asyncio.Event()
         self._file: ReceiverFile | None = None
         self._moving = Loop(context.clock, self._log_busy)
+        self._writer: asyncio.StreamWriter | None = None
+        self._clears = 0
+        self._cleared = 0, True
         self._was_busy = False
         self._listens = False
         self.listened = asyncio.Event()
@@ -207,6 +219,7 @@ class _Receiver:
         reader, writer = await asyncio.open_connection(
             sock=here, limit=LONGEST_MESSAGE_BYTES
         )
+        self._writer = writer
         try:
             _send(writer, self._start(file.path))
             with context.receiving.signers.changed.connected(
@@ -339,6 +352,27 @@ class _Receiver:
             self._moving.wake()
             await self._context.clock.sleep(RETRY_SECONDS / 10)
 
+    async def clear(self) -> bool:
+        """Let the process clear the bytes of moved webhooks; return whether it did.
+
+        A file that is deleted, because its process ended, has no bytes any more.
+        """
+        file, clock = self._file, self._context.clock
+        if file is None:
+            return True
+        self._clears = number = self._clears + 1
+        if self._writer is not None:
+            _send(self._writer, Command(moved_up_to=file.moved, clear=number))
+        until = clock.monotonic() + CLEAR_SECONDS
+        while file.path.exists():
+            answered, is_cleared = self._cleared
+            if answered >= number:  # an answer to a later request includes this one
+                return is_cleared
+            if clock.monotonic() > until or self._stopping.is_set():
+                return False
+            await clock.sleep(RETRY_SECONDS / 10)
+        return True
+
     def _take(self, report: Report) -> None:
         context = self._context
         if report.ready:
@@ -354,6 +388,8 @@ class _Receiver:
                 context.metrics.counter(name)[labels] += number
         if report.used or report.refused:
             context.receiving.signers.add_uses(report.used, report.refused)
+        if report.cleared is not None:
+            self._cleared = report.cleared
         if (line := report.line) is not None:
             logs.repeat(line.module, line.level, line.message, line.extra)
 

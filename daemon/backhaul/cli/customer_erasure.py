@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from msgspec.structs import asdict
 
+from backhaul.app import receiver_files
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example
 from backhaul.cli.daemon_client import change, who
@@ -160,6 +161,11 @@ _LEFT = {
         "are still in the write-ahead log, because another program reads the"
         " database; end that program, then run this command again"
     ),
+    "receivers": (
+        "are still in a file of a receiver process (receiver-*.db in state_dir),"
+        " because another program reads the file or the disk is full; end that program"
+        " or free space, then run this command again"
+    ),
     "file": "are still in unused parts of the database file, which is large; run this"
     " again with --rewrite when few webhooks come: they wait about a second per 100 MB",
     "room": (
@@ -170,15 +176,23 @@ _LEFT = {
 }
 
 
+_DAMAGED = "maybe other data: the file is damaged, so Backhaul cannot read or erase it"
+
+
 def _still_in(settings: Settings, texts: list[str]) -> list[str]:
     """Return the files that still contain the customer's e-mail, phone or name.
 
+    They include each damaged file of a receiver process.
     They may contain another person of the same name, which the operator has to judge.
     """
     files = {path for path in settings.state_dir.rglob("*") if path.is_file()}
     if isinstance(file := settings.place, Path):
         files |= set(file.parent.glob(f"{file.name}*"))
-    found = [(path, _texts_in(path, texts)) for path in sorted(files)]
+    damaged = receiver_files.damaged(settings.state_dir)
+    found = [
+        (path, _texts_in(path, texts) + [_DAMAGED] * (path in damaged))
+        for path in sorted(files)
+    ]
     return [f"{path} ({' and '.join(what)})" for path, what in found if what]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from loguru import logger
 from msgspec import Struct
@@ -137,6 +137,21 @@ def _spellings(text: str) -> set[str]:
     return {text, escaped, text.replace('"', '""')}
 
 
+class ReceivedFiles(Protocol):
+    """The files of webhooks that are not in the database yet."""
+
+    async def move_all(self) -> None:
+        """Move all webhooks that are answered by now into the database.
+
+        May raise Busy.
+        """
+        ...
+
+    async def clear(self) -> bool:
+        """Clear the bytes of moved webhooks; return False if that is impossible now."""
+        ...
+
+
 class CustomerErasure:
     """Erases customers, one at a time; repeating an erasure is safe.
 
@@ -145,11 +160,17 @@ class CustomerErasure:
     """
 
     def __init__(
-        self, store: Erasure, clock: Clock, largest_bytes: int = LARGEST_BYTES
+        self,
+        store: Erasure,
+        clock: Clock,
+        largest_bytes: int = LARGEST_BYTES,
+        *,
+        receivers: ReceivedFiles | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._largest_bytes = largest_bytes
+        self._receivers = receivers
 
     async def erase(
         self, store: str, name: str, who: str, *, rewrite: bool = False
@@ -158,6 +179,8 @@ class CustomerErasure:
 
         Raises BackhaulError if no such customer is known.
         """
+        if self._receivers is not None:
+            await self._receivers.move_all()
         trace, eraser = await self._remember(store, name)
         was_interrupted = await self._store.begin(store, trace.customer_id)
         counts = await self._erase(store, trace, eraser)
@@ -167,6 +190,8 @@ class CustomerErasure:
         # After an interrupted erasure the texts to search for are unknown.
         texts = None if was_interrupted or rewrite else eraser.words()
         left = await self._clear_unused_bytes(texts, even_large=rewrite)
+        if self._receivers is not None and not await self._retry(self._receivers.clear):
+            left = left or "receivers"
         if not left:
             await self._store.finish(store, trace.customer_id)
         return {
@@ -239,8 +264,11 @@ class CustomerErasure:
         return "" if await self._empty_log() else "log"
 
     async def _empty_log(self) -> bool:
+        return await self._retry(self._store.empty_log)
+
+    async def _retry(self, clear: Callable[[], Awaitable[bool]]) -> bool:
         for _ in range(LOG_TRIES):
-            if await self._store.empty_log():
+            if await clear():
                 return True
             await self._clock.sleep(LOG_PAUSE_SECONDS)
         return False

@@ -304,6 +304,13 @@ class Spool(Appending, Protocol):
         """Remove the events up to this id. May raise Busy."""
         ...
 
+    async def clear(self) -> bool:
+        """Clear the bytes of removed events from the file and its log. May raise Busy.
+
+        Returns False if a program that reads the file prevents that.
+        """
+        ...
+
 
 class Inbox(Appending, Protocol):
     """Events, appended once and folded in order of arrival."""

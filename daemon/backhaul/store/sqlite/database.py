@@ -154,6 +154,10 @@ class SqliteSpool:
 
         await self._engine.write(unit)
 
+    async def clear(self) -> bool:
+        await self._engine.writer.vacuum()
+        return await self._engine.writer.checkpoint()
+
 
 def _oldest(connection: sqlite3.Connection, after: int) -> list[tuple[int, Arrival]]:
     found, size = [], 0
