@@ -101,6 +101,11 @@ def _as_text(raw: bytes) -> str:
         return DamagedText(raw.decode(errors="replace"))
 
 
+def _is_of_damaged_text(error: sqlite3.OperationalError) -> bool:
+    """Return True if sqlite3 could not decode text. SQLite's own errors have a code."""
+    return getattr(error, "sqlite_errorcode", None) is None
+
+
 class Connection(sqlite3.Connection):
     """Runs statements of the common text.
 
@@ -118,6 +123,22 @@ class Connection(sqlite3.Connection):
             return _execute(self, rendered(sql), values)
         text, pick = numbered(sql)
         return _execute(self, text, pick(values))
+
+    def read_all(self, sql: str, values: Any = (), /) -> list[Any]:
+        """Return all rows of a query.
+
+        sqlite3 itself decodes the text: for a changed order this saves 3 % of the whole
+        fold. If some text is damaged, the query runs again.
+        """
+        self.text_factory = str
+        try:
+            return self.execute(sql, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if not _is_of_damaged_text(error):
+                raise
+        finally:
+            self.text_factory = _as_text
+        return self.execute(sql, values).fetchall()
 
     def executemany(self, sql: str, values: Iterable[Any], /) -> sqlite3.Cursor:
         """Run a statement once for each set of values."""

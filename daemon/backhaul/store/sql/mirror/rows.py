@@ -21,7 +21,7 @@ from msgspec import Struct, json
 from backhaul.store.sql.dialect import batch, elements, hint, member
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from backhaul.store.sql.family import Connection
 
@@ -65,9 +65,14 @@ def key_is(table: str, columns: Iterable[str]) -> str:
 
 def read_by_keys(
     connection: Connection, query: str, keys: Iterable[Sequence[str | None]]
-) -> Iterator[Any]:
-    """Yield the rows of a query with `KEYS`. No part of a key has a zero byte."""
-    return iter(connection.execute(query, {"keys": json.encode([*keys]).decode()}))
+) -> list[Any]:
+    """Return the rows of a query with `KEYS`. No part of a key has a zero byte."""
+    values = {"keys": json.encode([*keys]).decode()}
+    read_all = getattr(connection, "read_all", None)
+    if read_all is None:
+        return connection.execute(query, values).fetchall()
+    found: list[Any] = read_all(query, values)  # SQLite's connection: faster
+    return found
 
 
 class Table(Struct, frozen=True):

@@ -132,7 +132,7 @@ def _with_moves(
     connection: Connection, variants: Sequence[Variant], rows: dict[Key, ListedStock]
 ) -> list[ListedStock]:
     """Return the rows with the last movement of each variant, and its origin."""
-    moves = list(read_by_keys(connection, _MOVES, variants))
+    moves = read_by_keys(connection, _MOVES, variants)
     ids = [target or command for *_, command, _, target in moves if command]
     places = locators(connection, ids) if ids else {}
     for store, id_, reason, order, order_id, command, instance, target in moves:
