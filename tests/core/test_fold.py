@@ -113,6 +113,16 @@ def test_two_versions_join_alike_from_either_side(one: Version, two: Version) ->
     assert folded([one, two]) == folded([two, one])
 
 
+@given(one=VERSIONS | CONFIRMING, two=VERSIONS | CONFIRMING)
+def test_a_known_winner_changes_no_result(one: Version, two: Version) -> None:
+    wins = supersedes(one, two)
+    assert compare_versions(one, two, wins=wins) is compare_versions(one, two)
+    joined = join(one, two, wins=wins)
+    assert joined == join(one, two)
+    confirmed_at = max(one.confirmed_at, two.confirmed_at)
+    assert joined == replace(two if wins else one, confirmed_at=confirmed_at)
+
+
 @settings(max_examples=200)
 @given(
     before=MANY,

@@ -48,13 +48,19 @@ class VersionComparison(Enum):
     CONFLICT = "conflict"
 
 
-def compare_versions(current: Version | None, incoming: Version) -> VersionComparison:
-    """Compare an incoming version with the current one, None if there is none."""
+def compare_versions(
+    current: Version | None, incoming: Version, *, wins: bool | None = None
+) -> VersionComparison:
+    """Compare an incoming version with the current one, None if there is none.
+
+    `wins` is the result of `supersedes`, if the caller has it already.
+    """
     if current is None:
         return VersionComparison.NEWER
     if current.digest == incoming.digest:
         return VersionComparison.SAME
-    wins = supersedes(current, incoming)
+    if wins is None:
+        wins = supersedes(current, incoming)
     if not (_is_confirming_read(current, incoming) or _agrees(current, incoming, wins)):
         return VersionComparison.CONFLICT
     return VersionComparison.NEWER if wins else VersionComparison.STALE
@@ -71,17 +77,23 @@ def supersedes(current: Version | None, incoming: Version) -> bool:
     return not _overrules(current, incoming) and _rank(incoming) > _rank(current)
 
 
-def join(current: Version | None, incoming: Version) -> Version:
+def join(
+    current: Version | None, incoming: Version, *, wins: bool | None = None
+) -> Version:
     """Return the version to keep, with the later confirming read of the two.
 
     A confirming read that does not win still counts. Without it, an older version could
-    win over the one that is kept.
+    win over the one that is kept. `wins` is the result of `supersedes`, if the caller
+    has it already.
     """
     if current is None:
         return incoming
-    stays = incoming if supersedes(current, incoming) else current
-    confirmed_at = max(current.confirmed_at, incoming.confirmed_at)
-    return replace(stays, confirmed_at=confirmed_at)
+    if wins is None:
+        wins = supersedes(current, incoming)
+    stays, other = (incoming, current) if wins else (current, incoming)
+    if other.confirmed_at <= stays.confirmed_at:
+        return stays
+    return replace(stays, confirmed_at=other.confirmed_at)
 
 
 def as_of(now: str, current: Version) -> Version:

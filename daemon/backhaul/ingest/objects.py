@@ -215,8 +215,9 @@ def decide(
     `about` is the kind and id to refetch. `key` is the mirror's own id if it differs.
     Returns the judgement that the event gets.
     """
-    judgement, wins = compare_versions(held, incoming), supersedes(held, incoming)
-    stays = join(held, incoming)
+    wins = supersedes(held, incoming)
+    judgement = compare_versions(held, incoming, wins=wins)
+    stays = join(held, incoming, wins=wins)
     if wins:
         put(stays)
         if held is not None and held.standing & GONE:
