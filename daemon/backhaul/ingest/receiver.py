@@ -281,6 +281,8 @@ def _values(headers: CIMultiDictProxy[str], name: str) -> set[str]:
 
 def _is_plain(headers: CIMultiDictProxy[str]) -> bool:
     """Return whether the body has no encoding; an empty header counts as none."""
+    if "Content-Encoding" not in headers:
+        return True
     codings = _values(headers, "Content-Encoding")
     return {coding.lower() for coding in codings} <= {"identity"}
 
