@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scenes.ports import free_port
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 RESET = struct.pack("ii", 1, 0)
 CHUNK = 65_536
+TURNS = 10
+"""More turns of the event loop than an accepted connection needs to get its task."""
 
 
 @dataclass(slots=True)
@@ -30,7 +33,7 @@ class Relay:
     """
 
     upstream: int
-    port: int = 0
+    port: int = field(default_factory=free_port)
     cut_before: bytes | None = None
     cut_after: bytes | None = None
     is_silent: bool = False
@@ -47,16 +50,20 @@ class Relay:
         self._server = await asyncio.start_server(
             self._serve, "127.0.0.1", self.port, ssl=self.tls
         )
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def down(self) -> None:
         """Refuse new connections, and reset the open ones."""
-        if self._server is not None:
-            self._server.close()
+        if (server := self._server) is not None:
             self._server = None
+            for each in server.sockets:
+                asyncio.get_running_loop().remove_reader(each.fileno())
+            # Otherwise asyncio leaves open what it has accepted just now.
+            await _turn()
+            server.close()
         for writer in list(self._open):
             reset(writer)
         await asyncio.gather(*filter(None, self._serving), return_exceptions=True)
+        await _turn()  # until the sockets are closed
 
     async def at_rest(self) -> None:
         """Wait until all forwarded requests were answered."""
@@ -149,6 +156,11 @@ class _Line:
             return not self.relay.is_silent or self.client.is_closing()
 
         await until(forwards, "the relay forwards bytes again")
+
+
+async def _turn() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
