@@ -22,7 +22,13 @@ from backhaul.ingest.secret_rings import SecretRings
 from backhaul.settings.telemetry import Telemetry
 from backhaul.store import open_inbox_file, open_store
 from backhaul.store.inbox import Arrival
-from scenes.daemon import UNUSED_ADDRESS, DaemonProcess, Office, running
+from scenes.daemon import (
+    UNUSED_ADDRESS,
+    DaemonProcess,
+    Office,
+    in_process,
+    running,
+)
 from scenes.loop_guard import on_purpose
 from scenes.payloads import STORE_ID, envelope, instant, order, signed
 from scenes.stored import rows_of, values_of
@@ -92,6 +98,12 @@ def stored(office: Office) -> Counter[bytes]:
 def stored_in(database: Path) -> Counter[bytes]:
     bodies = values_of(database, "events", "body", source="delivery")
     return Counter(b if isinstance(b, bytes) else str(b).encode() for b in bodies)
+
+
+def folded(office: Office) -> list[str]:
+    """Return the states of the webhooks that are folded, the oldest first."""
+    states = values_of(office.database, "events", "state", source="delivery")
+    return [state for state in states if state in {"folded", "duplicate"}]
 
 
 def left(office: Office) -> list[Path]:
@@ -173,21 +185,59 @@ async def test_a_daemon_moves_what_a_killed_one_left(
     assert left(office) == []
 
 
-async def test_the_file_of_a_process_is_moved_whole(office: Office) -> None:
-    """Some events were moved before; the fold recognises the duplicates."""
-    office.write()
-    folder = office.folder / "state"
-    file = folder / receiver_files.NAME.format("0a")
-    bodies = [webhook(number) for number in range(600)]
+async def receive(office: Office, name: str, bodies: list[bytes]) -> Path:
+    """Write webhooks to a file as a process does that was killed; return the file."""
+    file = office.folder / "state" / receiver_files.NAME.format(name)
     spool = open_inbox_file(file, SystemClock())
     spool.start()
     now = to_text(SystemClock().now())  # or retention deletes the row
     arrivals = [Arrival("main", "delivery", "", now, b"{}", body) for body in bodies]
     await asyncio.gather(*map(spool.append, arrivals))
+    await spool.stop()
+    return file
+
+
+async def test_the_file_of_a_process_is_moved_whole(office: Office) -> None:
+    """Some events were moved and removed before."""
+    office.write()
+    bodies = [webhook(number) for number in range(600)]
+    file = await receive(office, "0a", bodies)
+    spool = open_inbox_file(file, SystemClock())
+    spool.start()
     await spool.remove(100)
     await spool.stop()
     async with running(office):
         assert stored(office) == Counter(bodies[100:])
+    assert left(office) == []
+
+
+async def test_webhooks_that_are_moved_twice_count_once(office: Office) -> None:
+    """The daemon died between the move and the removal."""
+    office.write()
+    bodies = [webhook(number) for number in range(20)]
+    file = await receive(office, "0a", bodies)
+    moved = file.read_bytes()
+    for once_or_twice in (1, 2):
+        file.write_bytes(moved)
+        async with running(office):
+            number = 20 * once_or_twice
+            await until(lambda: len(folded(office)) == number, "all are folded")  # noqa: B023
+    assert folded(office) == [*["folded"] * 20, *["duplicate"] * 20]
+
+
+async def test_a_restore_keeps_what_was_not_moved_yet(
+    office: Office, tmp_path: Path
+) -> None:
+    office.write()
+    copy = tmp_path / "copy.db"
+    said = await asyncio.to_thread(in_process, "backup", copy, config=office.config)
+    assert said.code == 0, said.err
+    bodies = [webhook(number) for number in range(20)]
+    await receive(office, "0a", bodies)
+    said = await asyncio.to_thread(in_process, "restore", copy, config=office.config)
+    assert said.code == 0, said.err
+    async with running(office):
+        assert stored(office) == Counter(bodies)
     assert left(office) == []
 
 
