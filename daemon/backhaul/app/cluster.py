@@ -30,8 +30,7 @@ from backhaul.runtime.loop import (
     wait_for_event,
 )
 from backhaul.store import database_at
-from backhaul.store.ownership import DATABASE, new_member
-from backhaul.store.postgres.durability import PASSING
+from backhaul.store.ownership import DATABASE, PASSING, new_member
 
 if TYPE_CHECKING:
     from collections.abc import (

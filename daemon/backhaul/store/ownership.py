@@ -22,6 +22,10 @@ DATABASE = "*"
 """Stands among the stores for the duties of the whole database, such as its alerts."""
 ROLES = ("receiver", "worker", "admin")
 """What a daemon may do. Only a worker takes stores."""
+REPLICAS, IS_REPLICA = "pg_stat_replication", "pg_is_in_recovery()"
+PASSING = frozenset({REPLICAS, IS_REPLICA})
+"""What may be wrong with a PostgreSQL server for a moment. Commits wait while no
+replica confirms, and lose nothing; during a failover a server may be a replica."""
 
 
 class Member(Struct, frozen=True):

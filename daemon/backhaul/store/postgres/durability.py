@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backhaul.errors import Finding
+from backhaul.store.ownership import IS_REPLICA, PASSING, REPLICAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,10 +37,6 @@ _CONFIRMING = """
 """
 _NUMBER = re.compile(r"\s*(?:(?:ANY|FIRST)\s+)?(\d+)\s*\(", re.IGNORECASE)
 _WAITS_FOR_REPLICA = {"on", "remote_apply"}
-_REPLICAS, _IS_REPLICA = "pg_stat_replication", "pg_is_in_recovery()"
-PASSING = frozenset({_REPLICAS, _IS_REPLICA})
-"""What may be wrong for a moment. Commits wait while no replica confirms, and lose
-nothing; during a failover a server may be a replica."""
 
 
 class _Setting(Struct, frozen=True):
@@ -108,7 +105,7 @@ def _seen(connection: Connection) -> _Server:
 
 def _replica(server: _Server) -> Finding:
     return server.finding(
-        _IS_REPLICA,
+        IS_REPLICA,
         "this server is a replica, which accepts no writes",
         "list all servers in [database] url, with target_session_attrs=read-write",
     )
@@ -177,13 +174,13 @@ def _replicas(server: _Server) -> Iterator[Finding]:
         )
     elif server.confirming is None:
         yield server.finding(
-            _REPLICAS,
+            REPLICAS,
             f"the role {server.role} may not see whether a replica is connected",
             f'run: GRANT pg_read_all_stats TO "{server.role}"',
         )
     elif server.confirming < (needed := _needed(names)):
         yield server.finding(
-            _REPLICAS,
+            REPLICAS,
             f"{server.confirming} of the {needed} replicas that must confirm a commit"
             f" are connected ({names}); until all are, every commit waits",
             "start the replicas; SELECT * FROM pg_stat_replication shows those that"
