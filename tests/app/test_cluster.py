@@ -14,6 +14,7 @@ from backhaul.app import cluster
 from backhaul.app.cluster import BALANCE_SECONDS, LEAST_BALANCE_SECONDS, OwnedStores
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy, Superseded
+from backhaul.settings import Settings
 from backhaul.store.ownership import DATABASE, Shift, SoleOwner
 from scenes.clock import VirtualClock
 from scenes.waiting import HANG_SECONDS, until
@@ -260,3 +261,20 @@ async def test_a_writer_that_ends_during_the_start_ends_the_daemon() -> None:
     with pytest.raises(Superseded):
         async with asyncio.timeout(HANG_SECONDS), cluster.kept(store):
             await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("durability", ["quorum", "single"])
+def test_a_member_needs_the_quorum_of_the_settings(
+    durability: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "require_durability", lambda _: None)
+    settings = Settings.model_validate(
+        {
+            "database": {"url": "postgresql://backhaul@127.0.0.1:1/backhaul"},
+            "cluster": {"durability": durability},
+            "stores": {"main": {"base_url": "http://shop.test", "api_key": "svc_1"}},
+        }
+    )
+    member = cluster.joining(settings)
+    assert member is not None
+    assert member.quorum == (durability == "quorum")

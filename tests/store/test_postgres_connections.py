@@ -14,10 +14,13 @@ from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError, Busy, ReadFailed, WriterFailed
 from backhaul.store import database_at
 from backhaul.store.inbox import Arrival
+from backhaul.store.ownership import Member
 from backhaul.store.postgres import connection
 from backhaul.store.postgres.connection import CommitUnknown, Connection
 from backhaul.store.postgres.database import open_store
 from backhaul.store.postgres.dialect import without_zeros
+from backhaul.store.postgres.engine import PostgresEngine
+from backhaul.store.postgres.fence import Fence
 from backhaul.store.postgres.streams import FEWEST
 from backhaul.store.sql.operations import kv
 from backhaul.store.testing.event_scenes import webhook
@@ -288,3 +291,13 @@ def test_a_new_primary_that_may_lose_commits_is_refused_by_who_needs_a_quorum(
         server.run(END_OTHERS)
         with pytest.raises(psycopg.OperationalError, match="fsync is off"):
             opened.execute("BEGIN")
+
+
+def test_each_writer_of_a_member_with_a_quorum_refuses_such_a_server(
+    server: Postgres,
+) -> None:
+    fence = Fence(Member("a", "host of a", "0.1.0", quorum=True))
+    engine = PostgresEngine(address(server), SystemClock(), fence)
+    for writer in (engine.writer, engine.receiver):
+        with pytest.raises(psycopg.OperationalError, match="fsync is off"):
+            writer._connect()

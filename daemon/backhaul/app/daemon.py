@@ -407,9 +407,9 @@ class Daemon:
         loops = [fold_worker.run, self._waiting.run, self._indexer.run]
         loops += [self._run_on_database, self._receiving.signers.run]
         loops += [self._schedule.watch, partial(self._reloading.run, reloader.run)]
-        loops += [*self._monitoring.loops(), *serving]
         families = self._monitoring.metric_families
-        loops += telemetry.loops(self._telemetry, families, self._clock)
+        exports = telemetry.loops(self._telemetry, families, self._clock)
+        loops += [*self._monitoring.loops(), *serving, *exports]
         loops += [
             partial(cluster.watch_durability, self._settings, self._clock),
             partial(store.ownership.watch_arrivals, fold_worker.wake),

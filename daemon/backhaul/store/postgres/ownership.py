@@ -143,7 +143,6 @@ class PostgresOwnership:
         self._beat_seconds = fence.member.ttl_seconds / BEATS_PER_TTL
         self._known: frozenset[str] = frozenset()
         """The stores of the settings, and the duties of the whole database."""
-        self._names = "[]"
         self._shares = ""
         self._left: set[str] = set()
         """The stores that had no owner when the last take left them to others."""
@@ -155,7 +154,6 @@ class PostgresOwnership:
         self, stores: Collection[str], pins: Mapping[str, str] | None = None
     ) -> None:
         self._known = frozenset((DATABASE, *stores))
-        self._names = json.dumps(sorted(self._known))
         await asyncio.to_thread(self._use, self._fence.join, stores, pins or {})
 
     def owns(self, store: str) -> bool:
@@ -233,7 +231,8 @@ class PostgresOwnership:
                 logger.bind(action="member.silent", member=silent).warning(
                     "member {} is silent; the other members take its stores", silent
                 )
-        values = {**me, "stores": self._names, "host": fence.member.host}
+        names = json.dumps(sorted(self._known))
+        values = {**me, "stores": names, "host": fence.member.host}
         connection.execute(_TAKE_PINNED, values | {"room": 10**9})
         taken = True
         while taken:
