@@ -6,6 +6,8 @@ import asyncio
 import gc
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,10 +20,16 @@ from aiohttp.test_utils import TestClient, TestServer
 from backhaul.admin import routes
 from backhaul.alerting.problem import Problem, Severity
 from backhaul.app import sockets
-from backhaul.app.control_socket import SOCKET_NAME, ConnectionLost, Control, NoDaemon
+from backhaul.app.control_socket import (
+    SOCKET_NAME,
+    ConnectionLost,
+    Control,
+    NoDaemon,
+)
 from backhaul.errors import BackhaulError, Busy, Unusable
 from backhaul.sync.on_demand import SyncEndpoint
 from backhaul.sync.resource_types import PATH, SyncRequest
+from scenes.requirements import not_almighty
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -156,6 +164,38 @@ def test_the_socket_of_a_daemon_that_ended_leaves_nothing_open(folder: Path) -> 
 def test_a_path_that_is_too_long_for_a_socket_has_no_daemon(folder: Path) -> None:
     with pytest.raises(NoDaemon):
         Control(folder / ("x" * 200)).get("/healthz")
+
+
+ASK = """
+import sys
+from types import SimpleNamespace
+from pathlib import Path
+from backhaul.doctor.daemon import ask
+
+print(*ask(SimpleNamespace(state_dir=Path(sys.argv[1]))), sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("closed", ["the folder", "the socket"])
+def test_a_daemon_of_another_user_is_not_taken_for_none(
+    folder: Path, closed: str
+) -> None:
+    """A command that saw no daemon would act by itself, beside the one that runs."""
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(folder / SOCKET_NAME))
+        daemon.listen()
+        shut = folder if closed == "the folder" else folder / SOCKET_NAME
+        shut.chmod(0)
+        said = subprocess.run(
+            [*not_almighty(), sys.executable, "-c", ASK, str(folder)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        shut.chmod(0o700)
+    assert said.stderr == ""
+    assert f"said='{folder}/{SOCKET_NAME}: Permission denied'" in said.stdout
+    assert "run the command as the daemon's user" in said.stdout
 
 
 def test_a_missing_daemon_is_reported(folder: Path) -> None:

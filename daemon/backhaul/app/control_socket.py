@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -27,6 +28,10 @@ class NoDaemon(BackhaulError):
     """No daemon runs in this state directory."""
 
 
+class NotAllowed(BackhaulError):
+    """This user may not connect to the daemon's socket, if there is one."""
+
+
 class ConnectionLost(Busy):
     """The connection ended before the daemon's response was complete."""
 
@@ -34,8 +39,8 @@ class ConnectionLost(Busy):
 class Control:
     """Sends requests to the daemon that runs in `state_dir`.
 
-    Every request may raise NoDaemon, ConnectionLost, Busy if the daemon is busy, and
-    BackhaulError with the daemon's own text if it refuses.
+    Every request may raise NoDaemon, NotAllowed, ConnectionLost, Busy if the daemon
+    is busy, and BackhaulError with the daemon's own text if it refuses.
     """
 
     def __init__(self, state_dir: Path) -> None:
@@ -90,7 +95,8 @@ class Control:
     def _is_served(self) -> bool:
         """Return False if there is no socket, or the one of a daemon that has ended.
 
-        httpx would not close the connection that is refused.
+        httpx would not close the connection that is refused. Raises NotAllowed: a
+        command that took this for "no daemon" would act beside one that runs.
         """
         with socket.socket(socket.AF_UNIX) as probe:
             probe.setblocking(False)
@@ -98,6 +104,9 @@ class Control:
                 found = probe.connect_ex(str(self._socket))
             except OSError:  # the path is too long for a socket
                 return False
+        if found in {errno.EACCES, errno.EPERM}:
+            why = f"{self._socket}: {os.strerror(found)}"
+            raise NotAllowed(f"{why}; run the command as the daemon's user")
         return found not in {errno.ENOENT, errno.ECONNREFUSED}
 
     def _nobody(self) -> NoDaemon:

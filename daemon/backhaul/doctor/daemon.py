@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from backhaul.app.control_socket import Control, NoDaemon
+from backhaul.app.control_socket import Control, NoDaemon, NotAllowed
 from backhaul.doctor import Result, fail, ok, warn
 from backhaul.errors import BackhaulError
 from backhaul.store import database_at
@@ -32,6 +32,8 @@ def ask(settings: Settings) -> tuple[dict[str, Any] | None, Result]:
         return None, warn(
             "daemon", said, "start it with backhaul run, then run backhaul doctor again"
         )
+    except NotAllowed as error:
+        return None, fail("daemon", *str(error).split("; ", 1))
     except BackhaulError as error:
         fix = "read its log; restart it"
         return None, fail("daemon", f"does not answer: {error}", fix)
