@@ -170,6 +170,13 @@ async def _reprocess(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     return {**await parts.reprocessor.reprocess(selection)}
 
 
+async def _move_received(parts: ActionContext, _: Mapping[str, Any]) -> Answer:
+    """Move the webhooks that receiver processes answered by now into the database."""
+    if parts.receivers is not None:
+        await parts.receivers.move_all()
+    return {}
+
+
 async def _run_connector(parts: ActionContext, asked: Mapping[str, Any]) -> Answer:
     """Ask the connector `name` for its records now."""
     name = asked["name"]
@@ -304,6 +311,7 @@ STORE_ACTIONS: Mapping[
     "quarantine/discard": quarantine_actions.discard_row,
     "quarantine/edit": quarantine_actions.edit_row,
     "quarantine/retry": quarantine_actions.retry_row,
+    "receivers/move": _move_received,
     "records/submit": _submit_record,
     "search/rebuild": _rebuild_search,
     "secrets/revoke": _revoke_secret,

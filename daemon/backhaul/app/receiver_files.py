@@ -186,6 +186,11 @@ async def move_left(
         lock.unlink()
 
 
+def waiting(folder: Path) -> list[Path]:
+    """Return the files whose webhooks may not be in the database yet."""
+    return _found(folder, ".db")
+
+
 class LeftFiles:
     """The files of an earlier run, for the sole writer when no daemon runs."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from backhaul.cli import context, output
+from backhaul.cli import context, output, received
 from backhaul.cli.context import ConfigOption, JsonOption
 from backhaul.core.clock import SystemClock
 from backhaul.errors import AlreadyRunning, BackhaulError
@@ -30,9 +30,12 @@ def backup(
     manifest. This command works on SQLite only. For PostgreSQL, use the
     server's tools.
     """
-    opened = database_at(context.settings(config).place)
+    settings = context.settings(config)
+    opened = database_at(settings.place)
     if out.exists():
         raise BackhaulError(f"{out}: this file exists already; choose another name")
+    if isinstance(settings.place, Path):
+        received.settle_for_copy(settings, settings.place)
     made = opened.back_up(out, SystemClock())
     if as_json:
         about = {"manifest": str(manifest_of(out)), "sha256": made.sha256}

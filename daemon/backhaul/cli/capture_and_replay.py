@@ -18,7 +18,7 @@ import typer
 from msgspec.structs import asdict
 
 from backhaul.app.control_socket import Control, NoDaemon
-from backhaul.cli import context, output, query, secrets
+from backhaul.cli import context, output, query, received, secrets
 from backhaul.cli.context import require_known
 from backhaul.cli.daemon_client import ask
 from backhaul.core.clock import SystemClock, to_text
@@ -57,6 +57,7 @@ def capture(
     out: Path, settings: Settings, selected: EventFilter, *, as_json: bool
 ) -> None:
     """Write the selected events to a file, or to standard output if it is `-`."""
+    received.settle(settings)
     with database_at(settings.place).inbox_export() as export:
         facts = {
             name: msgspec.json.decode(text, type=StoreFacts)

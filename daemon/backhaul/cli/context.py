@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from backhaul.cli import received
 from backhaul.connect import registry
 from backhaul.core.clock import SystemClock, normalize, to_text
 from backhaul.core.lifecycle import State
@@ -181,7 +182,8 @@ def reader(config: Path | None) -> Iterator[Reader]:
 
 @contextlib.contextmanager
 def reader_of(settings: Settings) -> Iterator[Reader]:
-    """Open the database of these settings read-only."""
+    """Open the database of these settings read-only, with what is answered by now."""
+    received.settle(settings)
     with database_at(settings.place).reader() as opened:
         yield opened
 
@@ -189,7 +191,9 @@ def reader_of(settings: Settings) -> Iterator[Reader]:
 @contextlib.contextmanager
 def console(config: Path | None) -> Iterator[SqlConsole]:
     """Open the database read-only for SQL; this does not disturb a running daemon."""
-    with database_at(settings(config).place).console(SystemClock()) as opened:
+    found = settings(config)
+    received.settle(found)
+    with database_at(found.place).console(SystemClock()) as opened:
         yield opened
 
 

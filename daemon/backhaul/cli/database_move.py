@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from backhaul.cli import output
+from backhaul.cli import output, received
 from backhaul.core.clock import SystemClock, pause
 from backhaul.errors import AlreadyRunning
 from backhaul.store import database_at, move_database, prepare_live_move
@@ -99,6 +99,8 @@ def move(
     live: bool = False,
 ) -> None:
     """Move the database while no daemon runs; print what to configure."""
+    if isinstance(source, Path) and source == settings.place:
+        received.move_left(settings, source)
     with sole_writer(settings.state_dir), _Screen(quiet=as_json) as screen:
         done = move_database(source, target, SystemClock(), screen.show, live=live)
     if as_json:
