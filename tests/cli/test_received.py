@@ -67,7 +67,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[asyncio.Event]:
 
 
 READS = [
-    ("query", "SELECT body FROM events"),
+    ("export", "events", "--json"),
     ("events", "list", "--json"),
     ("capture", "-"),
     ("backup", "copy.db"),

@@ -133,11 +133,14 @@ class _Connection:
 
 
 class Power:
-    """Opens the writer's connection on the disk, and simulates power loss."""
+    """Opens writers' connections on the disk, and simulates power loss.
 
-    def __init__(self, path: Path, synchronous: str) -> None:
+    The files are in one folder.
+    """
+
+    def __init__(self, *paths: Path, synchronous: str = "") -> None:
         self._synchronous = synchronous
-        self.disk = Disk({path.name: path.read_bytes()})
+        self.disk = Disk({path.name: path.read_bytes() for path in paths})
         self._vfs = _Vfs(self.disk)
 
     def connect(self, path: Path) -> sqlite3.Connection:

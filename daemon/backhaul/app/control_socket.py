@@ -107,7 +107,7 @@ class Control:
         if found in {errno.EACCES, errno.EPERM}:
             why = f"{self._socket}: {os.strerror(found)}"
             raise NotAllowed(f"{why}; run the command as the daemon's user")
-        return found not in {errno.ENOENT, errno.ECONNREFUSED}
+        return found in {0, errno.EAGAIN}  # a long queue is served too
 
     def _nobody(self) -> NoDaemon:
         return NoDaemon(

@@ -35,7 +35,7 @@ def backup(
     if out.exists():
         raise BackhaulError(f"{out}: this file exists already; choose another name")
     if isinstance(settings.place, Path):
-        received.settle_for_copy(settings, settings.place)
+        received.move_before_copy(settings, settings.place)
     made = opened.back_up(out, SystemClock())
     if as_json:
         about = {"manifest": str(manifest_of(out)), "sha256": made.sha256}

@@ -57,7 +57,7 @@ def capture(
     out: Path, settings: Settings, selected: EventFilter, *, as_json: bool
 ) -> None:
     """Write the selected events to a file, or to standard output if it is `-`."""
-    received.settle(settings)
+    received.move_before_read(settings)
     with database_at(settings.place).inbox_export() as export:
         facts = {
             name: msgspec.json.decode(text, type=StoreFacts)

@@ -183,7 +183,7 @@ def reader(config: Path | None) -> Iterator[Reader]:
 @contextlib.contextmanager
 def reader_of(settings: Settings) -> Iterator[Reader]:
     """Open the database of these settings read-only, with what is answered by now."""
-    received.settle(settings)
+    received.move_before_read(settings)
     with database_at(settings.place).reader() as opened:
         yield opened
 
@@ -192,7 +192,7 @@ def reader_of(settings: Settings) -> Iterator[Reader]:
 def console(config: Path | None) -> Iterator[SqlConsole]:
     """Open the database read-only for SQL; this does not disturb a running daemon."""
     found = settings(config)
-    received.settle(found)
+    received.move_before_read(found)
     with database_at(found.place).console(SystemClock()) as opened:
         yield opened
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOVE_SECONDS = 5.0
 
 
-def settle(settings: Settings) -> None:
+def move_before_read(settings: Settings) -> None:
     """Wait until all webhooks that are answered by now are in the database.
 
     A warning says what may be missing: a command that only reads goes on without.
@@ -42,7 +42,7 @@ def settle(settings: Settings) -> None:
         _warn_of_late(error)
 
 
-def settle_for_copy(settings: Settings, database: Path) -> None:
+def move_before_copy(settings: Settings, database: Path) -> None:
     """Do the same for a copy of the database, without a daemon too."""
     try:
         move_left(settings, database, ask=True)
