@@ -17,7 +17,7 @@ from faults.sending import sender
 from faults.trials import LONG, chances, tell
 from scenes.daemon import daemon_process
 from scenes.payloads import envelope
-from scenes.processes import limited
+from scenes.processes import family_of, limited
 from scenes.stored import count, values_of
 from scenes.waiting import until
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 POINTS = 20 if LONG else 5
 SENDERS = 4
+PUBLIC = '[public]\nhost = "127.0.0.1"'
 MOST_SENT = 2_000
 NEVER_SENT_SECONDS = 3.0
 
@@ -180,7 +181,9 @@ def may_mount(folder: Path) -> bool:
 def filled(disk: Path, daemon: DaemonProcess, mounted: bool) -> Iterator[None]:
     """Fill the disk; delete the filler at the end."""
     if not mounted:
-        with limited(daemon.process.pid, resource.RLIMIT_FSIZE, 0):
+        with contextlib.ExitStack() as limits:
+            for pid in family_of(daemon.process.pid):
+                limits.enter_context(limited(pid, resource.RLIMIT_FSIZE, 0))
             yield
         return
     ballast = disk / "ballast"
@@ -193,11 +196,13 @@ def filled(disk: Path, daemon: DaemonProcess, mounted: bool) -> Iterator[None]:
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("receivers", [0, 2])
 async def test_a_small_disk_is_filled_and_cleared(
-    office: Office, platform: ReferenceProcess, tmp_path: Path
+    office: Office, platform: ReferenceProcess, tmp_path: Path, receivers: int
 ) -> None:
     """Where nothing may be mounted, a limit on the size of files takes its place."""
     mounts = os.geteuid() == 0 and may_mount(tmp_path / "probe")
+    office.write(**{PUBLIC: f"{PUBLIC}\nreceivers = {receivers}"})
     state = office.folder / "state"
     disk = small_disk(state) if mounts else contextlib.nullcontext()
     with disk, daemon_process(office) as daemon:
@@ -206,5 +211,5 @@ async def test_a_small_disk_is_filled_and_cleared(
                 await refused_by_all(client)
             await client.insist()
             assert faults_of(client) == []
-            assert client.lost(office.database) == set()
+            await until(lambda: not client.lost(office.database), "all are stored")
         assert daemon.terminate() == 0
