@@ -328,7 +328,9 @@ def search(
 ) -> None:
     """Find orders, products and customers that contain all the words.
 
-    Without words, list what changed last in the mirror.
+    The best matches come first. If more than 1,000 match, those with the words
+    in the title come first, and then the newest. Without words, list what
+    changed last in the mirror.
     """
     if rebuild:
         done = change(config, "search/rebuild", {})

@@ -14,10 +14,12 @@ from backhaul.store.sql.customer_erasure.erase import SqlErasure
 from backhaul.store.sql.family import background, write
 from backhaul.store.sql.mirror.rows import DOCUMENTS
 from backhaul.store.sql.mirror.search_index import (
-    BATCH,
     CURSOR,
+    Matches,
     SqlSearchIndex,
+    changes_ahead,
     index_objects,
+    matching,
 )
 from backhaul.store.sql.operations import kv
 from backhaul.store.sql.schema.inbox_and_mirror import SEARCH_DOCUMENTS
@@ -50,13 +52,29 @@ _VECTOR = f"""
         || to_tsvector('simple', {_PLAIN.format("words")})) STORED
 """
 _INDEX = "CREATE INDEX search_documents_vector ON search_documents USING gin (vector)"
-_FIND = """
-    SELECT kind, store, object_id, title, words
-    FROM search_documents, CAST(:words AS tsquery) query
-    WHERE vector @@ query AND (:kind IS NULL OR kind = :kind)
-    ORDER BY ts_rank('{0.1, 0.1, 0.1, 1.0}', vector, query, 1) DESC, id DESC
-    LIMIT :limit OFFSET :skip
-"""
+_HIT = "SELECT kind, store, object_id, title, words FROM search_documents"
+_IS_KIND = "(:kind IS NULL OR kind = :kind)"
+_HAS = "vector @@ CAST(:words AS tsquery)"
+_IN_TITLE = "vector @@ CAST(:titled AS tsquery)"
+_PAGE = "LIMIT :limit OFFSET :skip"
+
+
+_MATCHES = Matches(
+    count=f"SELECT count(*) FROM ({_HIT} WHERE {_HAS} LIMIT :most) found",  # noqa: S608 - constants
+    ranked=f"""
+        {_HIT} WHERE {_HAS} AND {_IS_KIND}
+        ORDER BY ts_rank('{{0.1, 0.1, 0.1, 1.0}}', vector, CAST(:words AS tsquery), 1)
+            DESC, id DESC {_PAGE}
+    """,
+    titled=f"{_HIT} WHERE {_IN_TITLE} AND {_IS_KIND} ORDER BY id DESC {_PAGE}",
+    count_titled=f"""
+        SELECT count(*) FROM ({_HIT} WHERE {_IN_TITLE} AND {_IS_KIND} LIMIT :most) found
+    """,  # noqa: S608 - constants
+    others=f"""
+        {_HIT} WHERE {_HAS} AND NOT {_IN_TITLE} AND {_IS_KIND}
+        ORDER BY id DESC {_PAGE}
+    """,
+)
 NEAREST = 5
 SNIPPET_WORDS = 12
 
@@ -77,10 +95,12 @@ def find(
     text = text.replace("\0", "")
     words = [found for word in text.split() if (found := _WORD.findall(_plain(word)))]
     values = {"kind": kind, "limit": limit, "skip": skip}
-    for prefix in ("", ":*") if words else ():
-        query = {"words": " & ".join(_phrase(word, prefix) for word in words)}
-        rows = connection.execute(_FIND, {**values, **query}).fetchall()
-        if rows:
+    for prefix in ("", "*") if words else ():
+        texts = {
+            name: " & ".join(_phrase(word, title, prefix) for word in words)
+            for name, title in (("words", ""), ("titled", "A"))
+        }
+        if rows := matching(connection, _MATCHES, {**values, **texts}):
             return [
                 SearchHit(kind_, store, id_, title, _snippet(body, words))
                 for kind_, store, id_, title, body in rows
@@ -93,10 +113,15 @@ def _plain(text: str) -> str:
     return _ACCENT.sub("", unicodedata.normalize("NFKD", text)).lower()
 
 
-def _phrase(tokens: Sequence[str], prefix: str) -> str:
-    """Return a query for tokens that follow each other; the last may be a beginning."""
-    quoted = ["'" + token.replace("'", "''") + "'" for token in tokens]
-    return "(" + " <-> ".join(quoted) + prefix + ")"
+def _phrase(tokens: Sequence[str], title: str, prefix: str) -> str:
+    """Return a query for tokens that follow each other; the last may be a beginning.
+
+    With the weight `title`, it finds them in titles only.
+    """
+    *first, last = ["'" + token.replace("'", "''") + "'" for token in tokens]
+    weight = f":{title}" if title else ""
+    end = f":{title}{prefix}" if title or prefix else ""
+    return "(" + " <-> ".join([*(each + weight for each in first), last + end]) + ")"
 
 
 def _snippet(body: str, words: Sequence[Sequence[str]]) -> str:
@@ -155,10 +180,10 @@ class PostgresSearchIndex(SqlSearchIndex):
     ) -> IndexProgress:
         until = self._clock.monotonic() + slice_seconds
         self._find(connection)
-        done = 0
-        while self._behind and done < BATCH:
+        done, most = 0, changes_ahead(slice_seconds)
+        while self._behind and done < most:
             store = next(iter(self._behind))
-            done += self._index(connection, describe, store, BATCH - done, until)
+            done += self._index(connection, describe, store, most - done, until)
             if self._clock.monotonic() >= until:
                 break
         waits = self._places.waits() or self._places.has_news(connection)

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from backhaul.store.customer_erasure import holds, spellings
 from backhaul.store.read_records import SearchHit
 from backhaul.store.sql.customer_erasure.erase import SqlErasure
-from backhaul.store.sql.mirror.search_index import CURSOR, SqlSearchIndex
+from backhaul.store.sql.mirror.search_index import (
+    CURSOR,
+    Matches,
+    SqlSearchIndex,
+    matching,
+)
 from backhaul.store.sql.schema.inbox_and_mirror import SEARCH_DOCUMENTS
 from backhaul.store.sqlite import connections
 
@@ -87,14 +92,39 @@ def _clear(connection: sqlite3.Connection) -> None:
             raise
 
 
-_FIND = """
+_HIT = """
     SELECT s.kind, s.store, s.object_id AS id, s.title,
            snippet(search_documents_fts, 1, '', '', '…', 12) AS found
     FROM search_documents_fts
     JOIN search_documents s ON s.id = search_documents_fts.rowid
-    WHERE search_documents_fts MATCH :words AND (:kind IS NULL OR s.kind = :kind)
-    ORDER BY bm25(search_documents_fts, 10.0, 1.0), s.id DESC LIMIT :limit OFFSET :skip
 """
+_IS_KIND = "(:kind IS NULL OR s.kind = :kind)"
+
+
+def _newest(words: str) -> str:
+    return f"""
+        {_HIT} WHERE search_documents_fts MATCH {words} AND {_IS_KIND}
+        ORDER BY search_documents_fts.rowid DESC LIMIT :limit OFFSET :skip
+    """
+
+
+_MATCHES = Matches(
+    count="""
+        SELECT count(*) FROM (SELECT 1 FROM search_documents_fts
+            WHERE search_documents_fts MATCH :words LIMIT :most)
+    """,
+    ranked=f"""
+        {_HIT} WHERE search_documents_fts MATCH :words AND {_IS_KIND}
+        ORDER BY bm25(search_documents_fts, 10.0, 1.0), s.id DESC
+        LIMIT :limit OFFSET :skip
+    """,
+    titled=_newest(":titled"),
+    count_titled=f"""
+        SELECT count(*) FROM ({_HIT} WHERE search_documents_fts MATCH :titled
+            AND {_IS_KIND} LIMIT :most)
+    """,  # noqa: S608 - constants
+    others=_newest(":others"),
+)
 
 
 def find(
@@ -106,9 +136,10 @@ def find(
     """
     values = {"kind": kind, "limit": limit, "skip": skip}
     for prefix in ("", "*") if text.split() else ():
-        words = {"words": _expression(text, prefix)}
-        rows = connection.execute(_FIND, {**values, **words}).fetchall()
-        if rows:
+        words = _expression(text, prefix)
+        titled = f"title : ({words})"
+        texts = {"words": words, "titled": titled, "others": f"({words}) NOT {titled}"}
+        if rows := matching(connection, _MATCHES, {**values, **texts}):
             return [
                 SearchHit(kind_, store, id_, title, _line(found))
                 for kind_, store, id_, title, found in rows

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backhaul.store.read_models import IndexProgress
 from backhaul.store.sql.dialect import is_document
@@ -12,15 +14,16 @@ from backhaul.store.sql.mirror.rows import DOCUMENTS, document_text
 from backhaul.store.sql.operations import kv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from backhaul.core.clock import Clock
     from backhaul.store.read_models import Describe
     from backhaul.store.sql.family import Connection, Engine
 
 CURSOR = "search_cursor"
-BATCH = 64
-"""Changes that one slice reads ahead."""
+FEWEST_CHANGES = 64
+CHANGES_A_SECOND = 12_800
+"""More than can be indexed in that time."""
 _PUT = """
     INSERT INTO search_documents (kind, store, object_id, title, words)
     VALUES (:kind, :store, :id, :title, :words)
@@ -42,6 +45,47 @@ _CHANGES = f"""
 """  # noqa: S608 - constants
 
 
+def changes_ahead(slice_seconds: float) -> int:
+    """Return how many changes a slice reads before it indexes them."""
+    return max(FEWEST_CHANGES, round(CHANGES_A_SECOND * slice_seconds))
+
+
+RANKED = 1_000
+"""Most matches that are ranked: to rank a word of a million orders takes seconds."""
+
+
+class Matches(Struct, frozen=True):
+    """An engine's queries for the objects of a kind with all words.
+
+    `count` counts those of all kinds. `ranked` puts the best first. `titled` finds
+    those with all words in the title and `others` the rest, both the newest first.
+    """
+
+    count: str
+    ranked: str
+    titled: str
+    count_titled: str
+    others: str
+
+
+def matching(
+    connection: Connection, queries: Matches, values: Mapping[str, Any]
+) -> list[Any]:
+    """Return the rows of a page: the best first, or of many matches the newest."""
+    counted = {**values, "most": RANKED + 1}
+    (number,) = connection.execute(queries.count, counted).fetchone()
+    if number <= RANKED:
+        return connection.execute(queries.ranked, values).fetchall()
+    limit, skip = values["limit"], values["skip"]
+    rows = connection.execute(queries.titled, values).fetchall()
+    if len(rows) < limit:
+        counted = {**values, "most": skip}
+        (before,) = connection.execute(queries.count_titled, counted).fetchone()
+        rest = {"limit": limit - len(rows), "skip": skip - before}
+        rows += connection.execute(queries.others, {**values, **rest}).fetchall()
+    return rows
+
+
 class SqlSearchIndex(Family):
     """Follows the change feed in background slices; an engine adds `rebuild`."""
 
@@ -54,7 +98,8 @@ class SqlSearchIndex(Family):
         self, connection: Connection, describe: Describe, slice_seconds: float
     ) -> IndexProgress:
         until = self._clock.monotonic() + slice_seconds
-        values = {"cursor": CURSOR, "most": BATCH}
+        most = changes_ahead(slice_seconds)
+        values = {"cursor": CURSOR, "most": most}
         changes = connection.execute(_CHANGES, values).fetchall()
         done = 0
         for _, kind, store, id_ in changes:
@@ -66,7 +111,7 @@ class SqlSearchIndex(Family):
         if done:
             kv.put(connection, CURSOR, str(changes[done - 1][0]))
         (folding,) = connection.execute(_FOLDING, {"cursor": FOLD_CURSOR}).fetchone()
-        more = done < len(changes) or len(changes) == BATCH
+        more = done < len(changes) or len(changes) == most
         return IndexProgress(done, more, bool(folding))
 
 
