@@ -40,7 +40,8 @@ api_key = "{key}"
 webhook_secrets = ["{secret}"]
 """
 ABSENT = "http://127.0.0.1:9"
-_KNOWN = '{"store_id": "sto_1a2b3c4d5e6f", "currency": "EUR"}'
+STORE_ID = "sto_1a2b3c4d5e6f"
+_KNOWN = f'{{"store_id": "{STORE_ID}", "currency": "EUR"}}'
 
 
 class Daemon:

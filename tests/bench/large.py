@@ -14,6 +14,7 @@ from backhaul.store.sqlite.opening import open_store
 from bench.orders import FIRST, STORE, bodies
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
     from typing import TypeAlias
 
@@ -90,8 +91,10 @@ def _delivery_digest(sequence: int) -> bytes:
 
 def _copy(connection: sqlite3.Connection, table: str, count: int) -> None:
     connection.execute(f"CREATE TEMP TABLE first AS SELECT * FROM {table}")  # noqa: S608 - constants
-    found = connection.execute("SELECT * FROM first LIMIT 0")
-    values = ", ".join(_copied(table, name) for name, *_ in found.description)
+    found = connection.execute("SELECT * FROM first")
+    names = [name for name, *_ in found.description]
+    columns = zip(names, zip(*found, strict=True), strict=True)
+    values = ", ".join(_copied(table, name, values) for name, values in columns)
     connection.execute(
         f"""
         WITH RECURSIVE copies(n) AS (
@@ -103,9 +106,12 @@ def _copy(connection: sqlite3.Connection, table: str, count: int) -> None:
     connection.execute("DROP TABLE first")
 
 
-def _copied(table: str, column: str) -> str:
+def _copied(table: str, column: str, values: Iterable[Value]) -> str:
+    """Return the expression for a column with these values in the first rows."""
     if (table, column) in OWN:
         return OWN[table, column]
     if column == NUMBERED.get(table) or column in {"event", "delivered"}:
         return "n + 1"
+    if not any(str(FIRST) in str(value) for value in values):
+        return column
     return f"numbered({column}, {FIRST} + n)"

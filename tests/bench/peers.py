@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,8 @@ from bench.servers import DiedError
 from scenes.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
 JSON_SERVER = "json-server@0.17.4"
 LOCALSTRIPE = "localstripe==1.15.10"
@@ -120,11 +122,19 @@ def install(command: Sequence[str], tool: str) -> None:
 
 
 @contextmanager
-def running(command: Sequence[str], port: int) -> Iterator[int]:
-    """Run a server on the measured core until the end."""
-    with machine.measured_core():
+def running(
+    command: Sequence[str],
+    port: int,
+    cores: Callable[[], AbstractContextManager[None]] = machine.measured_core,
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[int]:
+    """Run a server until the end, on the measured core unless others are given."""
+    with cores():
         process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **(variables or {})},
         )
     with process:
         try:

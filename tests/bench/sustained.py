@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
 import sqlite3
 import tempfile
 from contextlib import closing, contextmanager
@@ -20,11 +21,15 @@ from typing import TYPE_CHECKING, TypeAlias
 import uvloop
 from msgspec import Struct
 
+from backhaul.core.clock import SystemClock
+from backhaul.store import open_store
 from bench import load, machine, orders, servers
-from bench.daemon import Daemon
+from bench.daemon import STORE_ID, Daemon
 from bench.load import Gate, Loaded
+from bench.peers import MissingError
 from bench.results import CountsDisagreeError, Rounds, agree
 from bench.serving import Kind
+from bench.webhook_peers import FastapiFolding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,24 +75,58 @@ class _Kept(Struct):
     drained: float
 
 
+class _Target(Struct):
+    """A server that receives and folds."""
+
+    port: int
+    pid: int
+    database: Path
+
+
+class _Sent(Struct):
+    """A load, the seconds until all of it was folded, and those of processors."""
+
+    loaded: Loaded
+    elapsed: float
+    processor_seconds: float
+
+
 def sustained(scale: Scale) -> Rounds:
     """Receive and fold new orders, without and with receiver processes."""
     rounds = Rounds()
+    peer = _peer(scale, rounds)
     for _ in range(scale.rounds):
         with _folder(scale) as folder:
             bare = _served(scale, Kind.BARE, folder / "bare.db")
             rounds.add("bare", "requests/s", bare)
+            best = 0.0
             for number in SHAPES:
                 kept = _load(scale, folder / f"{number}", number, _new_orders())
-                name = f"receivers = {number}"
-                rounds.add(f"{name}, ratio to bare", "x", kept.per_second / bare)
-                rounds.add(f"{name}, folded", "events/s", kept.per_second)
-                rounds.add(f"{name}, longest from arrival to fold", "s", kept.lag)
-                rounds.add(f"{name}, p99", "ms", kept.p99_ms)
-                rounds.add(f"{name}, processor time", "ms/event", kept.processor_ms)
+                _add(rounds, f"receivers = {number}", kept, bare)
+                best = max(best, kept.per_second)
+            if peer is not None:
+                kept = _load_peer(peer, scale, folder / "peer")
+                _add(rounds, peer.name, kept, bare)
+                rounds.add("the best to that peer", "x", best / kept.per_second)
             again = _served(scale, Kind.BARE, folder / "again.db")
             rounds.add("control, bare to bare", "x", again / bare)
     return rounds
+
+
+def _peer(scale: Scale, rounds: Rounds) -> FastapiFolding | None:
+    try:
+        return FastapiFolding(scale.directory / "peers") if scale.peers else None
+    except MissingError as error:
+        rounds.remarks.append(str(error))
+        return None
+
+
+def _add(rounds: Rounds, name: str, kept: _Kept, bare: float) -> None:
+    rounds.add(f"{name}, ratio to bare", "x", kept.per_second / bare)
+    rounds.add(f"{name}, folded", "events/s", kept.per_second)
+    rounds.add(f"{name}, longest from arrival to fold", "s", kept.lag)
+    rounds.add(f"{name}, p99", "ms", kept.p99_ms)
+    rounds.add(f"{name}, processor time", "ms/event", kept.processor_ms)
 
 
 def storm_of_changes(scale: Scale) -> Rounds:
@@ -161,27 +200,62 @@ def _load(
 
     The load has at most this rate; without one it pauses while the fold is late.
     """
+    with _running(folder, number) as target:
+        loaded = _sent(target, scale, requests, longer, rate)
+    return _counted(target, loaded)
+
+
+def _load_peer(peer: FastapiFolding, scale: Scale, folder: Path) -> _Kept:
+    """Do the same with a peer that receives otherwise, and folds the same."""
+    folder.mkdir()
+    database = folder / "backhaul.db"
+    open_store(database, SystemClock())
+    with peer.run(database, STORE_ID) as (port, pid):
+        target = _Target(port, pid, database)
+        loaded = _sent(target, scale, _new_orders(), LONGER, None)
+    return _counted(target, loaded)
+
+
+@contextmanager
+def _running(folder: Path, number: int) -> Iterator[_Target]:
     daemon = Daemon(folder, receivers=number)
     _, pid = daemon.start(on_all_cores=True)
-    processor = partial(machine.family_seconds, pid)
+    yield _Target(daemon.public_port, pid, daemon.database)
+    daemon.stop()
+
+
+def _sent(
+    target: _Target,
+    scale: Scale,
+    requests: Iterator[bytes],
+    longer: int,
+    rate: float | None,
+) -> _Sent:
+    """Send requests, and wait until all are folded."""
+    processor = partial(machine.family_seconds, target.pid)
     began, used = perf_counter(), processor()
     requests = load.until(began + scale.seconds * longer, requests)
     pace = _while_folded(scale.connections) if rate is None else _at(rate)
-    loaded, elapsed = uvloop.run(_paced(daemon, requests, scale.connections, pace))
-    used = processor() - used
-    daemon.stop()
+    loaded, elapsed = uvloop.run(_paced(target, requests, scale.connections, pace))
+    return _Sent(loaded, elapsed, processor() - used)
+
+
+def _counted(target: _Target, sent: _Sent) -> _Kept:
+    """Hold what was answered to the database."""
+    loaded, elapsed = sent.loaded, sent.elapsed
     events = loaded.statuses[200]
     agree("answers", {200: len(loaded.latencies)}, dict(loaded.statuses))
-    with closing(sqlite3.connect(daemon.database)) as connection:
+    with closing(sqlite3.connect(target.database)) as connection:
         lag, stored = connection.execute(_LAG).fetchone()
         outcomes = dict(connection.execute(_OUTCOMES))
     agree("webhooks in the database", events, stored)
     agree("webhooks folded", {"folded": events}, outcomes)
+    shutil.rmtree(target.database.parent)  # ten minutes are many gigabytes
     return _Kept(
         events / elapsed,
         lag,
         loaded.percentile_ms(0.99),
-        1_000 * used / events,
+        1_000 * sent.processor_seconds / events,
         loaded.per_second,
         elapsed - loaded.seconds,
     )
@@ -202,7 +276,7 @@ def _at(rate: float) -> Pace:
 
 
 async def _paced(
-    daemon: Daemon, requests: Iterator[bytes], connections: int, pace: Pace
+    target: _Target, requests: Iterator[bytes], connections: int, pace: Pace
 ) -> tuple[Loaded, float]:
     """Send at a pace; return when all is folded, after how long."""
     gate, began = Gate(), perf_counter()
@@ -214,9 +288,9 @@ async def _paced(
             sent += 1
             yield request
 
-    with closing(sqlite3.connect(daemon.database)) as connection:
+    with closing(sqlite3.connect(target.database)) as connection:
         folded = partial(_folded, connection)
-        work = load.send_through(gate, daemon.public_port, counted(), connections)
+        work = load.send_through(gate, target.port, counted(), connections)
         sending = asyncio.create_task(work)
         while not sending.done():
             gate.turn(is_open=pace(perf_counter() - began, sent, folded()))

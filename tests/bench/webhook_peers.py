@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,27 @@ class Fastapi:
         program = [str(self._python), "-c", peer_programs.FASTAPI]
         with running([*program, *given], port) as pid:
             yield port, pid, lambda: _rows(database)
+
+
+class FastapiFolding:
+    """FastAPI and SQLAlchemy, which commit in batches and call Backhaul's fold."""
+
+    name = "FastAPI, same fold"
+
+    def __init__(self, cache: Path) -> None:
+        self._python = _environment(cache.resolve() / "fastapi", FASTAPI)
+
+    @contextmanager
+    def run(self, database: Path, store_id: str) -> Iterator[tuple[int, int]]:
+        """Receive and fold on all cores; yields port and process id."""
+        port = free_port()
+        given = [str(database), str(port), webhook.HEADER, orders.SECRET.decode()]
+        program = [str(self._python), "-c", peer_programs.FASTAPI_FOLDING]
+        # Backhaul's own packages come first, FastAPI is in the environment only.
+        path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command = [*program, *given, store_id]
+        with running(command, port, machine.all_cores, path) as pid:
+            yield port, pid
 
 
 class SyncEngine:
