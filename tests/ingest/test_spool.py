@@ -19,7 +19,15 @@ from backhaul.ingest.spool import SpoolingInbox
 from backhaul.store import open_spool, open_store
 from backhaul.store.sqlite.database import SPOOL_ROWS
 from backhaul.store.testing.event_scenes import webhook
-from scenes.databases import count, event_states, fold_all, make_database, started_store
+from scenes.damaged_rows import write_to_unused_space
+from scenes.databases import (
+    count,
+    event_states,
+    fold_all,
+    make_database,
+    reading,
+    started_store,
+)
 from scenes.dying_forwarder import POINTS
 from scenes.payloads import arrival, envelope, order
 from scenes.postgres import postgres
@@ -111,6 +119,40 @@ async def test_later_webhooks_wait_behind_those_of_an_earlier_run(
             await until(lambda: not inbox.waiting, "the spool is empty")
             await append(inbox, "4")
         assert texts(database) == ["1", "2", "3", "4"]
+
+
+async def test_the_file_keeps_no_byte_of_what_is_forwarded(
+    database: Place, tmp_path: Path
+) -> None:
+    """An erasure finds a customer in the database only."""
+    file = tmp_path / "spool.db"
+    async with started_store(database) as store:
+        failing = FailingInbox(store.inbox)
+        async with spooling(failing, file) as inbox:
+            await append(inbox, *(f"asha@example.com {n}" for n in range(500)))
+            assert holding(tmp_path, b"asha@")
+            with reading(file):
+                failing.is_shut = False
+                await until(lambda: not inbox.waiting, "the spool is empty")
+                assert holding(tmp_path, b"asha@")
+            await until(lambda: not holding(tmp_path, b"asha@"), "its bytes are gone")
+
+
+async def test_the_bytes_of_an_earlier_run_are_cleared(
+    database: Place, tmp_path: Path
+) -> None:
+    file = tmp_path / "spool.db"
+    make_database(file)
+    write_to_unused_space(file, "asha@example.com")
+    assert holding(tmp_path, b"asha@")
+    async with started_store(database) as store, spooling(store.inbox, file):
+        await until(lambda: not holding(tmp_path, b"asha@"), "its bytes are gone")
+
+
+def holding(folder: Path, text: bytes) -> list[str]:
+    """Return the files of the spool that contain a text."""
+    files = folder.glob("spool.db*")
+    return [path.name for path in files if text in path.read_bytes()]
 
 
 async def test_a_spool_that_is_turned_off_is_still_emptied(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from backhaul.store.inbox import Appending, Arrival, Spool
 
 FORWARD_SECONDS = 0.5
-"""How often a spool that is not empty is forwarded again, if that failed."""
+"""How soon a spool is forwarded or cleared again, if that failed."""
 
 
 class SpoolingInbox:
@@ -26,7 +26,9 @@ class SpoolingInbox:
     after its commit there: if the process ends in between, the next one forwards the
     event again, and the fold finds that its body is a repeat.
 
-    With `accepts=False` the spool only gives up the events that an earlier run left.
+    Once the spool is empty, its file keeps nothing of them, because an erasure clears
+    the database only. With `accepts=False` the spool only gives up the events that an
+    earlier run left.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class SpoolingInbox:
         self._loop = Loop(clock, _ignore)
         self._forwarded = 0
         self._is_reported = False
+        self._is_clear = False
         self.waiting = 0
         """How many events are in the spool, or on their way to it."""
 
@@ -89,7 +92,9 @@ class SpoolingInbox:
         """Forward the oldest events; return in how many seconds more are due."""
         events = await self._spool.oldest()
         if not events:
-            return None
+            self._is_clear = self._is_clear or await self._spool.clear()
+            return None if self._is_clear else FORWARD_SECONDS
+        self._is_clear = False
         appends = [self._inbox.append(arrival) for _, arrival in events]
         results = await asyncio.gather(*appends, return_exceptions=True)
         if errors := [one for one in results if isinstance(one, BaseException)]:
