@@ -37,11 +37,10 @@ from scenes.cluster_members import (
     run,
     share,
 )
-from scenes.postgres_databases import PostgresDatabases, postgres_databases
 from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from backhaul.store.inbox import Folded, MirrorWriter, StoredEvent
     from backhaul.store.postgres.database import PostgresStore
@@ -57,18 +56,6 @@ CHANGE = """
     INSERT INTO changes (store, kind, object_id, change, at, event)
     VALUES ('{store}', 'order', 'ord_1', 'updated', '2026-03-01T12:00:00.000Z', 0)
 """
-
-
-@pytest.fixture(scope="module")
-def databases() -> Iterator[PostgresDatabases]:
-    with postgres_databases() as made:
-        yield made
-
-
-@pytest.fixture
-def url(databases: PostgresDatabases) -> Iterator[str]:
-    with databases.lent() as lent:
-        yield lent
 
 
 async def share_stores(first: PostgresStore, second: PostgresStore) -> None:

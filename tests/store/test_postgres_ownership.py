@@ -30,26 +30,12 @@ from scenes.cluster_members import (
     share,
 )
 from scenes.postgres import postgres
-from scenes.postgres_databases import PostgresDatabases, postgres_databases
 from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.programs
-
-
-@pytest.fixture(scope="module")
-def databases() -> Iterator[PostgresDatabases]:
-    with postgres_databases() as made:
-        yield made
-
-
-@pytest.fixture
-def url(databases: PostgresDatabases) -> Iterator[str]:
-    with databases.lent() as lent:
-        yield lent
 
 
 async def test_a_daemon_that_has_not_joined_writes_nothing(url: str) -> None:

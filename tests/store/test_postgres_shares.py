@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import psycopg
 import pytest
 
 from backhaul.store.postgres.ownership import PostgresOwnership
 from scenes.cluster_members import LONG_AGO, in_contact, joined, owning, run
-from scenes.postgres_databases import PostgresDatabases, postgres_databases
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.programs
 BOTH = ("one", "two")
-
-
-@pytest.fixture(scope="module")
-def databases() -> Iterator[PostgresDatabases]:
-    with postgres_databases() as made:
-        yield made
-
-
-@pytest.fixture
-def url(databases: PostgresDatabases) -> Iterator[str]:
-    with databases.lent() as lent:
-        yield lent
 
 
 THREE = ("one", "two", "three")

@@ -21,7 +21,6 @@ from backhaul.store.sql.schema import STEPS
 from scenes.cluster_members import became_owner
 from scenes.daemon import Office, in_process
 from scenes.later_steps import CONTRACT, EXPAND, INDEX, ON_SERVERS, later_on_servers
-from scenes.postgres_databases import PostgresDatabases, postgres_databases
 from scenes.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
@@ -48,18 +47,6 @@ _JOIN = """
         roles, shares, ttl, beat_at) VALUES
 """
 _TOUCH = "UPDATE orders SET document = document"
-
-
-@pytest.fixture(scope="module")
-def databases() -> Iterator[PostgresDatabases]:
-    with postgres_databases() as made:
-        yield made
-
-
-@pytest.fixture
-def url(databases: PostgresDatabases) -> Iterator[str]:
-    with databases.lent() as lent:
-        yield lent
 
 
 def run(url: str, statement: str) -> list[tuple[object, ...]]:
