@@ -52,6 +52,42 @@ class Shared(SoleOwner):
         self.shift = Shift()
 
 
+class Away(Shared):
+    """Cannot join while the database is away."""
+
+    tries = 0
+
+    async def join(self, *_: object) -> None:
+        self.tries += 1
+        if self.is_away:
+            raise Busy("the database is away")
+
+
+async def test_a_daemon_that_starts_without_the_database_can_be_stopped() -> None:
+    settings: Any = SimpleNamespace(stores={}, pins={})
+    away, stopping = Away(), asyncio.Event()
+    away.is_away = True
+    joining = asyncio.create_task(cluster.join(away, settings, SystemClock(), stopping))
+    await until(lambda: away.tries > 1, "it tries again")
+    stopping.set()
+    async with asyncio.timeout(HANG_SECONDS):
+        assert await joining is False
+
+
+async def test_a_daemon_joins_once_the_database_is_back() -> None:
+    settings: Any = SimpleNamespace(stores={}, pins={})
+    away = Away()
+    away.is_away = True
+    clock = VirtualClock()
+    joining = asyncio.create_task(cluster.join(away, settings, clock, asyncio.Event()))
+    for is_away in (True, False):
+        await clock.await_sleeper()
+        assert not joining.done()
+        away.is_away = is_away
+        await clock.advance(60)
+    assert await joining is True
+
+
 class Parts:
     """The parts of a store; its platform may hang."""
 

@@ -269,6 +269,18 @@ def joining(
     )
 
 
+async def join(
+    ownership: Ownership, settings: Settings, clock: Clock, stopping: asyncio.Event
+) -> bool:
+    """Join the members of the cluster; return False if the stop came first.
+
+    It waits while the database is away.
+    """
+    once = partial(ownership.join, settings.stores, settings.pins)
+    await unless(stopping, retry_while_busy(once, clock))
+    return not stopping.is_set()
+
+
 def require_durability(settings: Settings) -> None:
     """Check how the server keeps commits. Raises ConfigurationError, BackhaulError.
 

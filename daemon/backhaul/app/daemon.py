@@ -211,10 +211,10 @@ class Daemon:
     ) -> None:
         """Start the inner parts first; at the stop, stop the outer parts first."""
         self._jobs = Jobs(self._settings, store.job_runs, self._clock, self._schedule)
-        fold_worker = self._build_process(store)
-        ownership = store.ownership
-        join = partial(ownership.join, self._settings.stores, self._settings.pins)
-        await retry_while_busy(join, self._clock)
+        fold_worker, ownership = self._build_process(store), store.ownership
+        given = ownership, self._settings, self._clock, self._stopping
+        if not await cluster.join(*given):
+            return
         if not ownership.is_shared:
             await store.commands.begin_epoch()
         receiving = self._receiving
