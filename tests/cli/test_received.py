@@ -18,6 +18,7 @@ from scenes.later_steps import later_version
 from scenes.mirror_files import fill, lone_office
 from scenes.postgres import postgres
 from scenes.stored import values_of
+from scenes.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +84,7 @@ async def test_what_is_answered_is_seen(
 ) -> None:
     """The daemon moves the webhook only after the command has begun."""
     monkeypatch.chdir(office.folder)
+    monkeypatch.setattr(received, "MOVE_SECONDS", HANG_SECONDS)
     async with running(office) as daemon:
         with held(monkeypatch) as gate:
             assert await post(client, daemon.public_url, office, webhook(7)) == 200

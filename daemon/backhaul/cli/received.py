@@ -46,7 +46,7 @@ def move_before_copy(settings: Settings, database: Path) -> None:
     """Do the same for a copy of the database, without a daemon too."""
     try:
         move_left(settings, database, ask=True)
-    except BackhaulError as error:
+    except (BackhaulError, OSError) as error:  # as for a user who cannot write
         _warn_of_late(error)
 
 
@@ -93,7 +93,7 @@ def _described(settings: Settings) -> str:
     return f"webhooks in {names} may not be in the database"
 
 
-def _warn_of_late(error: BackhaulError) -> None:
+def _warn_of_late(error: Exception) -> None:
     _warn(f"webhooks that were answered a moment ago may be missing: {error}")
 
 
