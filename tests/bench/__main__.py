@@ -17,6 +17,7 @@ from bench.backfill import backfill
 from bench.files import files
 from bench.fold import fold
 from bench.fold_large import fold_large, start
+from bench.history import history
 from bench.idle_stores import idle_stores
 from bench.ingest import ingest, ingest_at_256, ingest_folding
 from bench.ingest_peers import ingest_peers
@@ -46,6 +47,7 @@ ROWS: dict[str, Row] = {
     "fold": fold,
     "fold-large": fold_large,
     "start": start,
+    "history": history,
     "recovery": recovery,
     "overview": overview,
     "pages": pages,

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from backhaul.core.clock import SystemClock, to_text
 from backhaul.ingest.topics import fold_for
+from backhaul.maintenance.search_indexer import describe
 from backhaul.store.inbox import Arrival
+from backhaul.store.sql.mirror.search_index import CURSOR
 from backhaul.store.sqlite.opening import open_store
-from bench.orders import FIRST, STORE, bodies
+from bench.orders import FIRST, ITEMS, STORE, bodies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +35,7 @@ NUMBERED = {
     "event_outcomes": "id",
     "changes": "id",
     "delivery_digests": "id",
+    "search_documents": "id",
 }
 """Columns that count from 1, an event each."""
 OWN = {
@@ -43,9 +46,14 @@ OWN = {
 CACHE_KIBIBYTES = 1_000_000
 
 
-def fill(database: Path, count: int) -> None:
-    """Make a database that mirrors `count` orders, each of the usual size."""
-    asyncio.run(_fold_one(database))
+def fill(
+    database: Path, count: int, items: int = ITEMS, *, is_indexed: bool = False
+) -> None:
+    """Make a database that mirrors `count` orders with so many lines.
+
+    If `is_indexed`, the search finds all of them.
+    """
+    asyncio.run(_fold_one(database, items))
     connection = sqlite3.connect(database, isolation_level=None)
     connection.create_function("numbered", 2, _numbered, deterministic=True)
     connection.create_function("delivery_digest", 1, _delivery_digest)
@@ -57,6 +65,8 @@ def fill(database: Path, count: int) -> None:
     connection.execute("BEGIN")
     for table in COPIED if count > 1 else ():
         _copy(connection, table, count)
+    if is_indexed:
+        _index(connection, count)
     connection.execute("UPDATE kv SET value = ? WHERE name = 'fold_cursor'", [count])
     connection.execute("COMMIT")
     connection.execute("PRAGMA journal_mode=WAL")
@@ -65,15 +75,34 @@ def fill(database: Path, count: int) -> None:
     os.sync()
 
 
-async def _fold_one(database: Path) -> None:
+def _index(connection: sqlite3.Connection, count: int) -> None:
+    """Make the index as it is after all orders were indexed, in a shorter time."""
+    # The triggers would index row by row.
+    triggers = connection.execute(
+        "SELECT name, sql FROM sqlite_master"
+        " WHERE type = 'trigger' AND tbl_name = 'search_documents'"
+    ).fetchall()
+    for name, _ in triggers:
+        connection.execute(f"DROP TRIGGER {name}")
+    _copy(connection, "search_documents", count)
+    for _, statement in triggers:
+        connection.execute(statement)
+    connection.execute(
+        "INSERT INTO search_documents_fts(search_documents_fts) VALUES ('rebuild')"
+    )
+    connection.execute("UPDATE kv SET value = ? WHERE name = ?", [count, CURSOR])
+
+
+async def _fold_one(database: Path, items: int) -> None:
     clock = SystemClock()
     store = open_store(database, clock)
     store.start()
-    (body,) = bodies(1)
+    (body,) = bodies(1, items=items)
     now = to_text(clock.now())
     arrival = Arrival(STORE, "delivery", "orders/create", now, b"{}", body)
     await store.inbox.append(arrival)
     await store.inbox.fold(fold_for({}), slice_seconds=1)
+    await store.search.follow(describe, slice_seconds=1)
     await store.stop()
 
 

@@ -33,9 +33,11 @@ _PLACED = "2026-03-01T10:00:00.000Z"
 _CHANGED = "2026-03-02T10:00:00.000Z"
 
 
-def bodies(count: int, first: int = FIRST) -> Iterator[bytes]:
+def bodies(count: int, first: int = FIRST, items: int = ITEMS) -> Iterator[bytes]:
     """Yield `count` envelopes of orders with different ids."""
-    return _numbered(_envelope(), range(first, first + count), first)
+    envelope = _envelope()
+    del envelope["data"]["items"][items:]
+    return _numbered(envelope, range(first, first + count), first)
 
 
 def changes(numbers: Iterable[int]) -> Iterator[bytes]:

@@ -36,7 +36,7 @@ class Fastapi:
     name = "FastAPI and SQLAlchemy"
 
     def __init__(self, cache: Path) -> None:
-        self._python = _environment(cache.resolve() / "fastapi", FASTAPI)
+        self._python = python_with(cache.resolve() / "fastapi", FASTAPI)
 
     @contextmanager
     def run(self, folder: Path) -> Iterator[tuple[int, int, Count]]:
@@ -54,7 +54,7 @@ class FastapiFolding:
     name = "FastAPI, same fold"
 
     def __init__(self, cache: Path) -> None:
-        self._python = _environment(cache.resolve() / "fastapi", FASTAPI)
+        self._python = python_with(cache.resolve() / "fastapi", FASTAPI)
 
     @contextmanager
     def run(self, database: Path, store_id: str) -> Iterator[tuple[int, int]]:
@@ -82,7 +82,7 @@ class SyncEngine:
         if not (self._home / "node_modules/stripe").exists():
             command = [npm, "install", "--no-audit", "--no-fund", "--prefix"]
             install([*command, str(self._home), *SYNC_ENGINE], "npm")
-        self._postgres = _environment(cache.resolve() / "postgres", POSTGRES)
+        self._postgres = python_with(cache.resolve() / "postgres", POSTGRES)
 
     @contextmanager
     def run(self, folder: Path) -> Iterator[tuple[int, int, Count]]:
@@ -127,7 +127,7 @@ class DebianWebhook:
             yield port, pid, lambda: None
 
 
-def _environment(home: Path, packages: tuple[str, ...]) -> Path:
+def python_with(home: Path, packages: tuple[str, ...]) -> Path:
     """Return the Python of an environment that holds the packages."""
     python, made = home / "bin/python", home / "made"
     if not made.exists():

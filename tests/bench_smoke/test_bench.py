@@ -35,6 +35,7 @@ FIGURES = {
     "fold": {"ratio to plain rows", "orders folded"},
     "fold-large": {"new, rate at many to rate at few", "memory at its most, at many"},
     "start": {"start to ready", "memory when ready"},
+    "history": {"start to ready", "search for one order, slowest of 200"},
     "recovery": {"kill to ready", "memory when ready"},
     "overview": {"p50 at few to p50 at many", "p99 at few", "p99 at many"},
     "pages": {"/, p99 at many to p99 at few", "/orders, p99 at many"},
