@@ -315,6 +315,10 @@ class TimelineEntry(Struct, frozen=True):
     turn: int
 
 
+RANKED = 1_000
+"""Most matches of a search that are ranked: to rank a million takes seconds."""
+
+
 class SearchHit(Struct, frozen=True):
     """An object that a search found; `found` is where the words are."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backhaul.store.read_models import IndexProgress
+from backhaul.store.read_records import RANKED
 from backhaul.store.sql.dialect import is_document
 from backhaul.store.sql.family import Family, background
 from backhaul.store.sql.inbox.fold import CURSOR as FOLD_CURSOR
@@ -48,10 +49,6 @@ _CHANGES = f"""
 def changes_ahead(slice_seconds: float) -> int:
     """Return how many changes a slice reads before it indexes them."""
     return max(FEWEST_CHANGES, round(CHANGES_A_SECOND * slice_seconds))
-
-
-RANKED = 1_000
-"""Most matches that are ranked: to rank a word of a million orders takes seconds."""
 
 
 class Matches(Struct, frozen=True):
