@@ -11,6 +11,7 @@ from app.test_receiver_files import receive
 from app.test_receivers import client, left, office, post
 from backhaul.app import receiver_files
 from backhaul.maintenance import customer_erasure
+from backhaul.store import INBOX_FILE
 from scenes.customers import EMAIL, customer, delivery, order
 from scenes.daemon import backhaul, in_process, running
 from scenes.damaged_rows import write_to_unused_space
@@ -54,7 +55,7 @@ def named_in(office: Office) -> list[str]:
 
 
 def receiver_file(office: Office) -> Path:
-    return office.folder / "state" / receiver_files.NAME.format("0c")
+    return office.folder / "state" / INBOX_FILE.format("0c")
 
 
 async def receive_all(

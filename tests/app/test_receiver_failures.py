@@ -31,7 +31,7 @@ from backhaul.app.receiver_process import Channel, Command, Report
 from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy
-from backhaul.store import open_inbox_file
+from backhaul.store import INBOX_FILE, open_inbox_file
 from scenes.daemon import DaemonProcess, running
 from scenes.loop_guard import on_purpose
 from scenes.payloads import signed
@@ -181,7 +181,7 @@ async def test_a_restart_that_cannot_fork_is_tried_again(
 
 
 async def test_a_damaged_file_is_kept_and_the_daemon_starts(office: Office) -> None:
-    file = office.folder / "state" / receiver_files.NAME.format("0b")
+    file = office.folder / "state" / INBOX_FILE.format("0b")
     file.write_bytes(b"no database" * 1_000)
     log = file.with_name(f"{file.name}-wal")
     log.write_bytes(b"its log")

@@ -20,7 +20,7 @@ from backhaul.core.clock import SystemClock, to_text
 from backhaul.errors import Busy, Fatal
 from backhaul.ingest.secret_rings import SecretRings
 from backhaul.settings.telemetry import Telemetry
-from backhaul.store import open_inbox_file, open_store
+from backhaul.store import INBOX_FILE, open_inbox_file, open_store
 from backhaul.store.inbox import Arrival
 from scenes.daemon import (
     UNUSED_ADDRESS,
@@ -187,7 +187,7 @@ async def test_a_daemon_moves_what_a_killed_one_left(
 
 async def receive(office: Office, name: str, bodies: list[bytes]) -> Path:
     """Write webhooks to a file as a process does that was killed; return the file."""
-    file = office.folder / "state" / receiver_files.NAME.format(name)
+    file = office.folder / "state" / INBOX_FILE.format(name)
     spool = open_inbox_file(file, SystemClock())
     spool.start()
     now = to_text(SystemClock().now())  # or retention deletes the row

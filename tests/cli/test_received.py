@@ -12,7 +12,7 @@ from app.test_receiver_files import receive
 from app.test_receivers import client, left, office, post, webhook
 from backhaul.app import receiver_files
 from backhaul.cli import received
-from backhaul.store import database_at
+from backhaul.store import INBOX_FILE, database_at
 from scenes.daemon import in_process, running
 from scenes.later_steps import later_version
 from scenes.mirror_files import fill, lone_office
@@ -44,7 +44,7 @@ def lone() -> Iterator[Office]:
 
 
 def file_of(office: Office) -> Path:
-    return office.folder / "state" / receiver_files.NAME.format("0a")
+    return office.folder / "state" / INBOX_FILE.format("0a")
 
 
 def events_in(database: Path) -> int:

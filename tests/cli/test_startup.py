@@ -36,7 +36,11 @@ DAEMON = {
     "sqlite_utils",
     "uvloop",
 }
-HEAVY = {*DAEMON, "aiohttp", "httpx", "jinja2", "backhaul.demo.runner"}
+HEAVY = {
+    *DAEMON,
+    *("aiohttp", "backhaul.app.receiver_files", "backhaul.demo.runner", "httpx"),
+    "jinja2",
+}
 
 
 READY = """

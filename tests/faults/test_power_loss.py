@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from backhaul.app.receiver_files import NAME, LeftFiles, ReceiverFile, damaged
+from backhaul.app.receiver_files import LeftFiles, ReceiverFile, damaged
 from backhaul.core.clock import SystemClock
-from backhaul.store import database_at
+from backhaul.store import INBOX_FILE, database_at
 from backhaul.store.commands import Sendable
 from backhaul.store.sqlite.database import (
     SqliteSpool,
@@ -96,7 +96,7 @@ async def work_of_receiver(
 
     With `is_early` they are removed from the file before the move is durable.
     """
-    file = path.with_name(NAME.format("0a"))
+    file = path.with_name(INBOX_FILE.format("0a"))
     open_store(path, CLOCK)
     open_inbox_file(file, CLOCK)
     power = Power(path, file, synchronous=synchronous)

@@ -16,23 +16,22 @@ import os
 import secrets
 import signal
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from loguru import logger
 
 from backhaul.errors import AlreadyRunning, Busy, CorruptData, ReadFailed
 from backhaul.runtime.loop import retry_while_busy
-from backhaul.store import open_inbox_file
+from backhaul.store import INBOX_FILE, inbox_files, open_inbox_file
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-    from pathlib import Path
 
     from backhaul.core.clock import Clock
     from backhaul.store.inbox import Inbox, Spool
 
 T = TypeVar("T")
-NAME = "receiver-{}.db"
 LOCK = ".lock"
 DAMAGED = ".damaged"
 RELEASE_SECONDS = 10.0
@@ -55,7 +54,7 @@ class ReceiverFile:
     @classmethod
     def new(cls, folder: Path, inbox: Inbox, clock: Clock) -> ReceiverFile:
         """Return a file that does not exist yet; the process creates it."""
-        return cls(folder / NAME.format(secrets.token_hex(4)), inbox, clock)
+        return cls(folder / INBOX_FILE.format(secrets.token_hex(4)), inbox, clock)
 
     def lock(self) -> int:
         """Lock it; return the descriptor that the process inherits and never closes.
@@ -139,7 +138,7 @@ async def end_orphans(folder: Path, clock: Clock) -> None:
     They have the public port, and could answer webhooks that nobody would move. Raises
     AlreadyRunning if one does not end.
     """
-    for lock in _found(folder, LOCK):
+    for lock in _locks(folder):
         until = clock.monotonic() + RELEASE_SECONDS
         while (pid := _holder(lock)) is not None:
             if pid:  # it is written soon after the start; without it, the end is near
@@ -172,7 +171,7 @@ async def move_left(
 
     Without `retry` it may raise Busy.
     """
-    for path in _found(folder, ".db"):
+    for path in inbox_files(folder):
         file = ReceiverFile(path, inbox, clock)
         end = retry_while_busy(file.end, clock) if retry else file.end()
         if number := await end:
@@ -182,13 +181,8 @@ async def move_left(
                 number,
                 path.name,
             )
-    for lock in _found(folder, LOCK):  # of processes that never had a file
+    for lock in _locks(folder):  # of processes that never had a file
         lock.unlink()
-
-
-def waiting(folder: Path) -> list[Path]:
-    """Return the files whose webhooks may not be in the database yet."""
-    return _found(folder, ".db")
 
 
 class LeftFiles:
@@ -210,8 +204,8 @@ class LeftFiles:
 
 def damaged(folder: Path) -> list[Path]:
     """Return the damaged files that were kept, and their logs."""
-    return sorted(folder.glob(f"{NAME.format('*')}{DAMAGED}*"))
+    return sorted(folder.glob(f"{INBOX_FILE.format('*')}{DAMAGED}*"))
 
 
-def _found(folder: Path, suffix: str) -> list[Path]:
-    return sorted(folder.glob(NAME.replace(".db", suffix).format("*")))
+def _locks(folder: Path) -> list[Path]:
+    return sorted(folder.glob(str(Path(INBOX_FILE.format("*")).with_suffix(LOCK))))

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from msgspec.structs import asdict
 
-from backhaul.app import receiver_files
 from backhaul.cli import context, output
 from backhaul.cli.context import ConfigOption, JsonOption, example
 from backhaul.cli.daemon_client import change, who
@@ -188,7 +187,9 @@ def _still_in(settings: Settings, texts: list[str]) -> list[str]:
     files = {path for path in settings.state_dir.rglob("*") if path.is_file()}
     if isinstance(file := settings.place, Path):
         files |= set(file.parent.glob(f"{file.name}*"))
-    damaged = receiver_files.damaged(settings.state_dir)
+    from backhaul.app.receiver_files import damaged as damaged_files
+
+    damaged = damaged_files(settings.state_dir)
     found = [
         (path, _texts_in(path, texts) + [_DAMAGED] * (path in damaged))
         for path in sorted(files)

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from backhaul.app import receiver_files
-from backhaul.app.control_socket import Control, NoDaemon
 from backhaul.core.clock import SystemClock
 from backhaul.errors import BackhaulError
-from backhaul.store import database_at, open_store
+from backhaul.store import database_at, inbox_files, open_store
 from backhaul.store.database import sole_writer
 
 if TYPE_CHECKING:
@@ -32,12 +30,11 @@ def move_before_read(settings: Settings) -> None:
 
     A warning says what may be missing: a command that only reads goes on without.
     """
-    if not receiver_files.waiting(settings.state_dir):
+    if not inbox_files(settings.state_dir):
         return
     try:
-        _ask_daemon(settings)
-    except NoDaemon:
-        _warn(f"{_described(settings)}. The next start of the daemon moves them")
+        if not _has_moved(settings):
+            _warn(f"{_described(settings)}. The next start of the daemon moves them")
     except BackhaulError as error:
         _warn_of_late(error)
 
@@ -56,15 +53,10 @@ def move_left(settings: Settings, database: Path, *, ask: bool = False) -> None:
     With `ask`, a daemon that runs moves it. Raises AlreadyRunning, Busy, and
     BackhaulError if the schema is not the one of this version.
     """
-    if not receiver_files.waiting(settings.state_dir):
+    if not inbox_files(settings.state_dir):
         return
-    if ask:
-        try:
-            _ask_daemon(settings)
-        except NoDaemon:
-            pass
-        else:
-            return
+    if ask and _has_moved(settings):
+        return
     if database_at(database).pending_migrations():
         raise BackhaulError(
             f"{_described(settings)}, and the database has the schema of another"
@@ -75,21 +67,32 @@ def move_left(settings: Settings, database: Path, *, ask: bool = False) -> None:
 
 
 async def _move(state_dir: Path, database: Path) -> None:
+    from backhaul.app.receiver_files import LeftFiles
+
     clock = SystemClock()
     store = open_store(database, clock)
     store.start()
     try:
-        await receiver_files.LeftFiles(state_dir, store.inbox, clock).move_all()
+        await LeftFiles(state_dir, store.inbox, clock).move_all()
     finally:
         await store.stop()
 
 
-def _ask_daemon(settings: Settings) -> None:
-    Control(settings.state_dir).post("/api/changes/receivers/move", {}, MOVE_SECONDS)
+def _has_moved(settings: Settings) -> bool:
+    """Let the daemon move all that is answered; return False if there is no daemon."""
+    # Imported late, as in `_move`: most commands meet no such file.
+    from backhaul.app.control_socket import Control, NoDaemon
+
+    control = Control(settings.state_dir)
+    try:
+        control.post("/api/changes/receivers/move", {}, MOVE_SECONDS)
+    except NoDaemon:
+        return False
+    return True
 
 
 def _described(settings: Settings) -> str:
-    names = ", ".join(each.name for each in receiver_files.waiting(settings.state_dir))
+    names = ", ".join(each.name for each in inbox_files(settings.state_dir))
     return f"webhooks in {names} may not be in the database"
 
 

@@ -242,6 +242,15 @@ def open_spool(path: Path, clock: Clock) -> Spool:
     return SqliteSpool(open_sqlite(path, clock))
 
 
+INBOX_FILE = "receiver-{}.db"
+"""The name of the file in which one receiver process keeps webhooks."""
+
+
+def inbox_files(folder: Path) -> list[Path]:
+    """Return the files whose webhooks may not be in the database yet."""
+    return sorted(folder.glob(INBOX_FILE.format("*")))
+
+
 def open_inbox_file(path: Path, clock: Clock) -> Spool:
     """Open the file in which one receiver process keeps webhooks for the daemon.
 
