@@ -12,11 +12,14 @@ import pytest
 
 from backhaul.app import cluster
 from backhaul.app.cluster import BALANCE_SECONDS, LEAST_BALANCE_SECONDS, OwnedStores
+from backhaul.app.daemon import Daemon
+from backhaul.cli import context
 from backhaul.core.clock import SystemClock
 from backhaul.errors import Busy, Superseded
 from backhaul.settings import Settings
 from backhaul.store.ownership import DATABASE, Shift, SoleOwner
 from scenes.clock import VirtualClock
+from scenes.silent_platform import office_with_known_store
 from scenes.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
@@ -63,15 +66,24 @@ class Away(Shared):
             raise Busy("the database is away")
 
 
-async def test_a_daemon_that_starts_without_the_database_can_be_stopped() -> None:
-    settings: Any = SimpleNamespace(stores={}, pins={})
-    away, stopping = Away(), asyncio.Event()
-    away.is_away = True
-    joining = asyncio.create_task(cluster.join(away, settings, SystemClock(), stopping))
-    await until(lambda: away.tries > 1, "it tries again")
-    stopping.set()
-    async with asyncio.timeout(HANG_SECONDS):
-        assert await joining is False
+async def test_a_daemon_that_starts_without_the_database_can_be_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries: list[object] = []
+
+    async def refuse(*given: object) -> None:
+        tries.append(given)
+        raise Busy("the database is away")
+
+    monkeypatch.setattr(SoleOwner, "join", refuse)
+    async with office_with_known_store() as office:
+        daemon = Daemon(context.settings(office.config))
+        running = asyncio.create_task(daemon.run())
+        await until(lambda: len(tries) > 1, "it tries again")
+        daemon.stop()
+        async with asyncio.timeout(HANG_SECONDS):
+            await running
+    assert not daemon.ready.is_set()
 
 
 async def test_a_daemon_joins_once_the_database_is_back() -> None:
