@@ -152,7 +152,7 @@ async def _receive_more(database: Path, first: int) -> dict[str, float]:
         pass
     indexed = perf_counter() - began
     await store.stop()
-    return {"new orders folded": MORE / folded, "and indexed": MORE / indexed}
+    return {"new orders folded": MORE / folded, "new orders indexed": MORE / indexed}
 
 
 class _File(Struct):
