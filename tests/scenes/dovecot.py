@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 from contextlib import contextmanager, suppress
@@ -18,7 +17,7 @@ from imapclient import IMAPClient
 from scenes.certificates import of_this_machine
 from scenes.ports import accepts, free_port, unless_ended
 from scenes.postgres import server_user
-from scenes.processes import family_of, is_over
+from scenes.processes import kill_family
 from scenes.requirements import require
 from scenes.waiting import await_true
 
@@ -132,13 +131,9 @@ class Dovecot:
     def kill(self) -> None:
         """Kill the server with all its sessions."""
         if self._process is not None:
-            every = family_of(self._process.pid)
-            for pid in every:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            kill_family(self._process.pid)
             self._process.wait()
             self._process = None
-            await_true(lambda: all(map(is_over, every)), "its processes are gone")
 
     def client(self) -> IMAPClient:
         """Return a session of a user or another program."""

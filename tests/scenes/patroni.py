@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from scenes.loop_guard import on_purpose
 from scenes.ports import free_port
 from scenes.postgres import BINARIES, PASSWORD, USER, Postgres, server_user
 from scenes.postgres_nodes import NAMES, Nodes
-from scenes.processes import family_of
+from scenes.processes import kill_family
 from scenes.requirements import require
 from scenes.waiting import HANG_SECONDS, await_true
 
@@ -71,18 +70,15 @@ class Patroni:
 
     def kill_machine(self, name: str) -> None:
         """Kill an agent and its server at once, as if a machine failed."""
-        pids = [self.agents[name].pid, *self._server(name)]
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
         with on_purpose():
+            kill_family(self.agents[name].pid, *self._server(name))
             self.agents[name].wait(HANG_SECONDS)
 
     def _server(self, name: str) -> list[int]:
         lock = self.nodes.servers[name].data / "postmaster.pid"
         if not lock.exists():
             return []
-        return family_of(int(lock.read_text().split()[0]))
+        return [int(lock.read_text().split()[0])]
 
     def _answers(self, name: str, role: str) -> bool:
         url = f"http://{HOST}:{self.api_ports[name]}/{role}"

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import count
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from scenes.ports import free_port, unless_ended
-from scenes.processes import family_of, is_over
+from scenes.processes import kill_family
 from scenes.waiting import HANG_SECONDS, await_true
 
 if TYPE_CHECKING:
@@ -61,14 +61,9 @@ class Postgres:
     def kill(self) -> None:
         """Kill the server and all its processes (SIGKILL)."""
         if self._server is not None:
-            every = family_of(self._server.pid)
-            for pid in every:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            kill_family(self._server.pid)
             self._server.wait(HANG_SECONDS)
             self._server = None
-            # While one process is left, the next server does not start.
-            await_true(lambda: all(map(is_over, every)), "its processes are gone")
 
     def stop(self) -> None:
         """Stop the server, so that it frees its shared memory."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scenes.waiting import await_true
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 def memory_bytes(pid: int, kind: str = "VmRSS") -> int:
@@ -76,6 +79,36 @@ def is_over(pid: int) -> bool:
         return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return True
+
+
+def kill_family(*pids: int) -> None:
+    """Kill processes and all their descendants (SIGKILL); return when they are gone.
+
+    All are stopped first: what a server forks while its descendants are listed would
+    live on, and keep the server's sockets and shared memory.
+    """
+    family: set[int] = set()
+    while found := {each for pid in pids for each in family_of(pid)} - family:
+        family |= found
+        _signal(found, signal.SIGSTOP, _stands_still)
+    _signal(family, signal.SIGKILL, is_over)
+
+
+def _signal(
+    pids: set[int], number: signal.Signals, has_worked: Callable[[int], bool]
+) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+    await_true(lambda: all(map(has_worked, pids)), f"{number.name} had its effect")
+
+
+def _stands_still(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return "\nState:\tT" in state or "\nState:\tZ" in state
 
 
 @contextmanager

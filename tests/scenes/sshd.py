@@ -5,16 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
-import signal
 import subprocess
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import asyncssh
 
 from scenes.ports import accepts, free_port, unless_ended
-from scenes.processes import family_of
+from scenes.processes import kill_family
 from scenes.requirements import require
 from scenes.waiting import await_true
 
@@ -76,9 +74,7 @@ class Sshd:
     def kill(self) -> None:
         """Kill the server with all its sessions."""
         if self._process is not None:
-            for process in reversed(family_of(self._process.pid)):
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
+            kill_family(self._process.pid)
             self._process.wait()
             self._process = None
 
