@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import to_builtins
 
 from backhaul.connect.record_matching import Matcher
 from backhaul_sdk import StockLevel
@@ -80,6 +82,31 @@ async def test_a_retried_count_replaces_the_row_of_an_older_one(
     assert rows_of(store.place, "quarantine", "id", "name", "key", "state") == [
         (2, "desk", "SHOP-ONLY:5", "open")
     ]
+
+
+async def test_rows_of_counts_that_are_corrected_to_the_same_are_all_closed(
+    store: Store, clock: VirtualClock
+) -> None:
+    """Each row was edited by an operator, who looks for it among the retried ones."""
+    room, rows = Stockroom(store, clock), 3
+    for number in range(rows):
+        await room.submit(number, f"TYPO-{number}")
+    await clock.advance(WAIT_SECONDS + 1)
+    await room.match()
+    new = payloads.product("prod_9", variants=[payloads.variant("var_9", sku="NEW")])
+    await append_and_fold(store, envelope("products/create", new))
+    for row in range(1, rows + 1):
+        level = StockLevel(
+            key=f"TYPO-{row - 1}:{row - 1}",
+            sku="NEW",
+            quantity=4,
+            as_of=payloads.instant(9),
+        )
+        edited = json.dumps({"kind": "level", "record": to_builtins(level)})
+        await store.quarantine.retry(row, edited.encode(), "ann", "it is NEW")
+    await room.match()
+    rows_now = rows_of(store.place, "quarantine", "id", "state")
+    assert rows_now == [(row, "retried") for row in range(1, rows + 1)]
 
 
 async def test_a_newer_count_does_not_restart_the_wait(

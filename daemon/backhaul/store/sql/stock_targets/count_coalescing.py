@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # SQLite's index `records_unmatched` has the same expression.
 OTHERS = f"""
-    SELECT id, key, payload, received_at FROM records
+    SELECT id, key, payload, received_at, decided FROM records
     WHERE instance = :instance AND state IN ('waiting', 'quarantined')
       AND {member("payload", "$.record.sku")} = :sku AND store = :store AND id != :own
 """  # noqa: S608 - constants
@@ -39,10 +39,10 @@ def replace_older_counts(
     values = {"instance": record.instance, "sku": own.sku, "store": record.store}
     others = connection.execute(OTHERS, values | {"own": record.id})
     since = record.received_at
-    for id_, key, payload, received_at in others.fetchall():
+    for id_, key, payload, received_at, decided in others.fetchall():
         other = _count(payload)
         if other is not None and other.is_replaced_by(own):
-            _replace(connection, record, id_, key)
+            _replace(connection, record, id_, key, decided)
             since = min(since, received_at)
     if since == record.received_at:
         return record
@@ -100,26 +100,32 @@ def _count(payload: bytes | str) -> _Count | None:
         return None
 
 
-def _replace(connection: Connection, record: WaitingRecord, id_: int, key: str) -> None:
+_ROW = "source = 'record' AND name = :instance AND key = :"
+_HAS_ROW = f"SELECT 1 FROM quarantine WHERE {_ROW}key"  # noqa: S608 - constants
+_HAS_OTHER_ROW = f"SELECT 1 FROM quarantine WHERE {_ROW}other"  # noqa: S608 - constants
+_REMOVE = f"DELETE FROM quarantine WHERE {_ROW}key"  # noqa: S608 - constants
+_CLOSE = f"UPDATE quarantine SET state = 'retried' WHERE {_ROW}other"  # noqa: S608 - constants
+_TAKE_OVER = f"""
+    UPDATE quarantine SET key = :key, state = 'retried' WHERE {_ROW}other
+"""  # noqa: S608 - constants
+
+
+def _replace(
+    connection: Connection, record: WaitingRecord, id_: int, key: str, decided: int
+) -> None:
     connection.execute(
         "UPDATE records SET state = 'replaced' WHERE id = :id", {"id": id_}
     )
     values = {"instance": record.instance, "key": record.key, "other": key}
+    has_own = connection.execute(_HAS_ROW, values).fetchone()
+    if has_own and decided:
+        # An operator corrected both, and looks for both rows.
+        connection.execute(_CLOSE, values)
+        return
     # The row of the other count takes the place of an earlier row of this one.
-    connection.execute(
-        """
-        DELETE FROM quarantine
-        WHERE source = 'record' AND name = :instance AND key = :key AND EXISTS (
-          SELECT 1 FROM quarantine q
-          WHERE q.source = 'record' AND q.name = :instance AND q.key = :other)
-        """,
-        values,
-    )
-    connection.execute(
-        "UPDATE quarantine SET key = :key, state = 'retried'"
-        " WHERE source = 'record' AND name = :instance AND key = :other",
-        values,
-    )
+    if has_own and connection.execute(_HAS_OTHER_ROW, values).fetchone():
+        connection.execute(_REMOVE, values)
+    connection.execute(_TAKE_OVER, values)
 
 
 CONTRADICTED = "another row of the same list counts this SKU too"
