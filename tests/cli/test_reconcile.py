@@ -100,6 +100,21 @@ def missed(reference: ReferenceProcess, office: Office) -> int:
     return int({each["kind"]: each["missed"] for each in passes}["products"])
 
 
+def test_the_differences_are_explained(
+    reference: ReferenceProcess, office: Office
+) -> None:
+    backhaul("backfill", config=office.config)
+    made = reference.v1("POST", "/products", {"title": "New", "price": "1.00"})
+    assert made.status == 201
+    meaning = "missed: found only on the platform"
+    for more in (("--dry-run",), ()):
+        said = backhaul("reconcile", *more, config=office.config)
+        assert said.err.count(meaning) == 1
+        assert "stale: " not in said.err
+        assert ("to repair" in said.err) is bool(more)
+    assert meaning not in backhaul("reconcile", config=office.config).err
+
+
 def test_a_running_daemon_carries_out_the_command(
     reference: ReferenceProcess, office: Office
 ) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Annotated, Any, Self, TypeAlias
 
 import msgspec
@@ -29,7 +29,8 @@ KindOption = Annotated[
 LINE_ROWS = 5_000
 """Without a terminal, a progress line is printed after each so many rows."""
 Lines: TypeAlias = list[dict[str, Any]]
-COLUMNS = ("store", "kind", "read", "missed", "stale", "deleted", "foreign")
+DRIFTS = ("missed", "stale", "deleted", "foreign")
+COLUMNS = ("store", "kind", "read", *DRIFTS)
 
 
 def backfill(
@@ -67,6 +68,23 @@ def reconcile(
         return
     columns = ("store", "kind", "id", "drift", "mirror", "platform")
     output.table(found, columns, "the mirror matches the platform")
+    _explain({each["drift"] for each in found})
+    if found:
+        named = "".join(
+            f" --{name} {value}"
+            for name, value in (("store", store), ("kind", kind))
+            if value
+        )
+        output.note(f"to repair the differences: backhaul reconcile{named}")
+
+
+def _explain(drifts: Collection[str]) -> None:
+    """Print what the names of the differences mean."""
+    from backhaul.core.fold import Drift  # part of the daemon, so help is quick
+
+    for drift in Drift:
+        if drift in drifts:
+            output.note(f"{drift}: {drift.meaning}")
 
 
 def _check(settings: Settings, store: str | None, kind: str | None) -> None:
@@ -105,6 +123,8 @@ def _full_sync(
         output.json(ended)
     else:
         output.table(ended, (*COLUMNS, "unrepaired", "note"), "nothing was read")
+        if job == FULL:
+            _explain([name for name in DRIFTS if any(line[name] for line in ended)])
     if failures:
         said = "; ".join(f"{f['store']}: {f['kind']}: {f['trouble']}" for f in failures)
         raise PlatformUnavailable(

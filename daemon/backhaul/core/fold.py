@@ -211,6 +211,17 @@ class Drift(StrEnum):
     ALIEN = "foreign"
     """The mirror has an object that the platform does not know and never deletes."""
 
+    @property
+    def meaning(self) -> str:
+        """The difference in words."""
+        return {
+            Drift.MISSED: "found only on the platform",
+            Drift.STALE: "found with other content in the mirror",
+            Drift.DELETED: "found only in the mirror; the platform deleted it",
+            Drift.ALIEN: "found only in the mirror; the platform does not know it, as a"
+            " sample of `backhaul trigger`",
+        }[self]
+
 
 def drift_of(
     current: Version | None, updated_at: str, digest: bytes, read_at: str = ""

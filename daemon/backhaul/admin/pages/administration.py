@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.context import cursor_of, paginate
+from backhaul.core.fold import Drift
 from backhaul.errors import BackhaulError
 from backhaul.store.operators import ROLES, Role
 
@@ -66,7 +67,12 @@ async def show_drift(context: PageContext, page_request: PageRequest) -> web.Res
     )
     sweeps, pager = paginate(page_request, found, PAGE_ROWS)
     return context.page(
-        page_request, "drift", consistency=consistency, sweeps=sweeps, pager=pager
+        page_request,
+        "drift",
+        consistency=consistency,
+        sweeps=sweeps,
+        pager=pager,
+        drifts=list(Drift),
     )
 
 
