@@ -184,6 +184,13 @@ class QuarantineRowsConformance(StoreConformance):
                 store, b'{"kind":"adjust","record":{"sku":"S-1"}}', "sku"
             ): "sku S-1",
             await bad_record(store, None, "bad"): "",
+            await bad_record(
+                store,
+                json.dumps(
+                    {"read": {"values": {"order": ["", ""], "sku": ["S", ""]}}}
+                ).encode(),
+                "read",
+            ): "sku S",
         }
         assert {row.id: row.about for row in await rows_listed(store)} == expected
 

@@ -69,27 +69,31 @@ class QuarantineSelectionConformance(StoreConformance):
         lines = {"lines": [{"sku": "MUG"}, {"sku": "LAMP-2"}]}
         parcel = await failed(store, "parcel", {"order": "1001", **lines}, "fulfill")
         bad = await bad_record(store, None, "bad", instance="books")
+        values = {"order": ["#1001", "Order"], "sku": ["CUP", "Item"]}
+        document_read = {"kind": None, "read": {"kind": "fulfill", "values": values}}
+        read = await bad_record(store, json.dumps(document_read).encode(), "read")
         clock.advance(60)
         event = await bad_event(store, kind="order", object_id="ord_1")
         other = await bad_event(store, name="outlet")
-        every = [other, event, bad, parcel, sku, order]
+        every = [other, event, read, bad, parcel, sku, order]
         assert await selected(store) == every
         for terms, expected in (
             ({"ids": (sku, bad, 99)}, [bad, sku]),
             ({"kind": "adjust"}, [sku]),
             ({"kind": "order"}, [event]),
-            ({"kind": "fulfill"}, [parcel, order]),
-            ({"store": "main"}, [event, bad, parcel, sku, order]),
+            ({"kind": "fulfill"}, [read, parcel, order]),
+            ({"store": "main"}, [event, read, bad, parcel, sku, order]),
             ({"store": "outlet"}, [other]),
             ({"connector": "books"}, [bad]),
             ({"connector": "main"}, []),
-            ({"order": "1001"}, [event, parcel, order]),
-            ({"order": "#1001"}, [event, parcel, order]),
+            ({"order": "1001"}, [event, read, parcel, order]),
+            ({"order": "#1001"}, [event, read, parcel, order]),
             ({"order": "ord_1"}, [event]),
             ({"sku": "LAMP-2"}, [parcel, sku]),
             ({"sku": "LAMP"}, []),
+            ({"sku": "CUP"}, [read]),
             ({"since": at(clock)}, [other, event]),
-            ({"until": at(clock)}, [bad, parcel, sku, order]),
+            ({"until": at(clock)}, [read, bad, parcel, sku, order]),
             ({"kind": "fulfill", "sku": "MUG"}, [parcel]),
             ({"kind": "cancel", "sku": "MUG"}, []),
         ):

@@ -67,8 +67,16 @@ _EVENT = f"""
 """  # noqa: S608 - constants
 _STORE = "CASE WHEN q.source = 'event' THEN q.name ELSE coalesce(r.store, '') END"
 _RECORD_KIND = member("r.payload", "$.kind")
-_RECORD_ORDER = member("r.payload", "$.record.order")
-_RECORD_SKU = member("r.payload", "$.record.sku")
+_ROW_KIND = f"coalesce({_RECORD_KIND}, {member('r.payload', '$.read.kind')}, o.kind)"
+
+
+def _named(field: str) -> str:
+    """Return SQL for a value of a record, or of a row that never became one."""
+    read = member("r.payload", f"$.read.values.{field}[0]")
+    return f"coalesce({member('r.payload', f'$.record.{field}')}, nullif({read}, ''))"
+
+
+_RECORD_ORDER, _RECORD_SKU = _named("order"), _named("sku")
 # Only what failed is searched word by word. An event's body is bytes.
 _TEXT = f"""
     q.reason || ' ' || q.name || ' ' || q.locator || ' '
@@ -86,7 +94,7 @@ _CONDITIONS: Mapping[str, str] = {
         q.id IN (SELECT CAST(value AS BIGINT) FROM {elements(":ids", "$")})
     """,  # noqa: S608 - constants
     "state": "q.state = :state",
-    "kind": f"coalesce({_RECORD_KIND}, o.kind) = :kind",
+    "kind": f"{_ROW_KIND} = :kind",
     "store": f"{_STORE} = :store",
     "connector": "q.source = 'record' AND q.name = :connector",
     "order": f"""
@@ -118,7 +126,7 @@ _CONDITIONS: Mapping[str, str] = {
 reads no joined table and parses no document without need."""
 _QUARANTINE_ROWS = f"""
     SELECT q.id, q.at, q.source, q.name, q.locator, q.reason, q.reason_class, q.subject,
-           q.state, {_STORE} AS store, coalesce({_RECORD_KIND}, o.kind) AS kind,
+           q.state, {_STORE} AS store, {_ROW_KIND} AS kind,
            o.object_id, CASE WHEN o.object_id IS NOT NULL THEN q.raw END AS raw,
            (SELECT name FROM orders WHERE store = q.name AND id = o.object_id
             AND o.kind = 'order') AS mirrored,
