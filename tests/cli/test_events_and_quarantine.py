@@ -203,7 +203,7 @@ def test_a_waiting_record_is_listed_with_its_reason(office: Office) -> None:
     assert "777777" in said.out
     assert "goes to quarantine 10m after it was received" in " ".join(said.err.split())
     printed = backhaul("status", config=office.config).out
-    assert "1 records waiting  > backhaul records waiting" in printed
+    assert "1 records waiting  run: backhaul records waiting" in printed
 
 
 def test_status_counts_the_existing_rows(office: Office) -> None:

@@ -144,7 +144,7 @@ def test_a_row_shows_its_fields_and_what_to_type(office: Office) -> None:
 
     said = show(1).out
     assert "backhaul quarantine edit 1 --set sku=LAMP-02" in said
-    assert "edit all 3 rows alike" in said
+    assert "edit all 3 rows with this reason" in said
     assert "backhaul mappings add sku LAMP-2 LAMP-02" in said
     found = show(1, "--json").json()
     assert found["kind"] == "adjust"

@@ -278,7 +278,7 @@ def test_a_suggested_command_is_never_cut() -> None:
     for width in range(30, 120):
         lines = fit([Section([long])], width, 24)
         assert lines[-1].type == long.type
-        assert len(lines) == (1 if width >= 94 else 2)
+        assert len(lines) == (1 if width >= 97 else 2)
 
 
 def test_the_longest_list_gives_way_first() -> None:

@@ -167,5 +167,5 @@ async def test_an_article_that_the_order_lacks_is_reported_with_the_open_ones(
     await renamed(store)
     record = fulfillment_record("k", "7012", lines=(Line(sku="NEU-1", quantity=2),))
     receipt = await host_of(ScriptedConnector(), store).emit(record)
-    said = "order #7012 has 0 open of SKU 'NEU-1', not 2; open are: 2 of 'OLD-1'"
+    said = "order #7012 has no line with SKU 'NEU-1'; open are: 2 of 'OLD-1'"
     assert receipt.what == said

@@ -138,7 +138,7 @@ async def test_picked_units_are_spread_over_the_open_lines(
         (
             "Z",
             1,
-            "order #1003 has 0 open of SKU 'Z', not 1; open are: 6 of 'A', 5 of 'B'",
+            "order #1003 has no line with SKU 'Z'; open are: 6 of 'A', 5 of 'B'",
         ),
     ],
 )

@@ -97,6 +97,11 @@ async def test_a_row_leads_to_the_mapping_of_its_sku(office: Office) -> None:
     page = await browser.read(answer.headers["Location"])
     assert "SKU LAMP-2 means LAMP-02?" in page
     assert "1 quarantined row is retried now." in page
+    same = {"field:sku": "LAMP-2", "field:delta": "1"}
+    answer = await browser.post("/quarantine/1/remember", **same)
+    page = await browser.read(answer.headers["Location"])
+    assert 'name="alias" value="LAMP-2"' in page
+    assert "LAMP-02" in links(page)  # near matches
     answer = await browser.post("/quarantine/1/remember", **{"field:delta": "2"})
     assert "only a SKU or a carrier" in await answer.text()
 

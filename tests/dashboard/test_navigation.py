@@ -151,7 +151,7 @@ async def test_a_page_that_fails_says_where_the_details_are(
     [said] = [each for each in told if each["action"] == "page.failed"]
     assert answer.status == 500
     assert f"under error {said['error']}" in page
-    assert 'href="/">Back to the overview' in page
+    assert 'href="/">Overview</a>' in page
 
 
 async def test_records_that_wait_are_listed_with_what_they_wait_for(

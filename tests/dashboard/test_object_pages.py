@@ -117,7 +117,9 @@ async def test_an_order_says_which_of_its_records_is_in_quarantine(
     await office.store.records.accept("erp", "main", [record], None, lambda *_: found)
     page = await browser.read("/mirror/order/main/ord_1001")
     headline = page.partition("<h2>Lines</h2>")[0]
-    assert "fulfill from erp (box.csv:2): the SKU LAMP is not in it" in headline
+    assert (
+        "a shipment from erp (box.csv:2). Reason: the SKU LAMP is not in it" in headline
+    )
     assert 'href="/quarantine/1">Show quarantined row 1</a>' in headline
     await office.store.quarantine.discard(1, "otto", "wrong box")
     assert "In quarantine" not in await browser.read("/mirror/order/main/ord_1001")

@@ -132,7 +132,7 @@ async def test_rows_with_the_same_wrong_value_are_edited_at_once(
     other = replace(BOGUS, key="other", reason="the reason 'X' is unknown; use OTHER")
     await unread(office, other)
     browser = await office.browser("otto")
-    assert "Apply to all 3 rows alike" in await browser.read("/quarantine/1")
+    assert "Apply to all 3 rows with this reason" in await browser.read("/quarantine/1")
     sent = {"kind": "adjust", "field:sku": "LAMP-02", "field:delta": "3"}
     answer = await browser.post(
         "/quarantine/1/alike", **sent, **{"field:reason": "DAMAGED"}
@@ -189,6 +189,47 @@ async def test_near_orders_are_offered_for_an_unknown_order(office: Office) -> N
     assert "aria-invalid" in inputs(page)["order"]
 
 
+async def test_open_articles_of_the_order_are_offered_for_a_shipment(
+    office: Office,
+) -> None:
+    await sell(office, "KURTA-LARGF")
+    items = [payloads.item(f"li_{n}", sku="KURTA-L", quantity=n) for n in (1, 2)]
+    items += [payloads.item("li_3", sku="TEA", quantity=2, fulfilledQuantity=2)]
+    ordered = payloads.order(items=items)
+    await append_and_fold(office.store, envelope("orders/create", ordered))
+    lines = [{"sku": "KURTA-LARGE", "quantity": 1}]
+    shipment = {"key": "k", "order": "1001", "lines": lines, "everything": False}
+    sku = ReasonClass.UNKNOWN_SKU
+    why = Unmatched("no", final=True, reason_class=sku, subject="KURTA-LARGE")
+    row = await add(office, {"kind": "fulfill", "record": shipment}, why)
+    page = await (await office.browser("otto")).read(f"/quarantine/{row}")
+    assert "3 to ship" in page
+    offered = [
+        name for name in links(page) if name in {"KURTA-L", "TEA", "KURTA-LARGF"}
+    ]
+    assert offered == ["KURTA-L", "KURTA-LARGF"]
+
+
+async def test_an_error_leads_back_to_the_form(office: Office) -> None:
+    await fail(office, "a", "LAMP-2", ReasonClass.UNKNOWN_SKU)
+    browser = await office.browser("otto")
+    same = {"field:sku": "LAMP-2", "field:delta": "1"}
+    for sent_by, back in (
+        ("http://x/quarantine/1?kind=adjust", '"/quarantine/1?kind=adjust">Open the'),
+        ("http://x/quarantine", '"/quarantine">Open the form again'),
+        ("http://x/quarantine/1/edit", None),
+        ("http://x//evil.example", None),
+        ("", None),
+    ):
+        headers = browser.form_headers() | {"Referer": sent_by}
+        form = {"csrf": browser.csrf} | same
+        answer = await browser.send("/quarantine/1/edit", form, headers)
+        page = await answer.text()
+        assert answer.status == 422
+        assert "no field was changed" in page
+        assert back in page if back else "Open the form" not in page, sent_by
+
+
 async def test_lines_of_a_shipment_are_edited_one_by_one(office: Office) -> None:
     lines = [{"sku": "A", "quantity": 1}, {"sku": "LAMP-2", "quantity": 3}]
     shipment = {"key": "k", "order": "1", "lines": lines, "everything": False}
@@ -209,8 +250,8 @@ async def test_a_single_edit_is_applied_to_all_rows_alike(office: Office) -> Non
         await fail(office, f"lamp{number}", "LAMP-2", ReasonClass.UNKNOWN_SKU)
     await fail(office, "mug", "MUG", ReasonClass.UNKNOWN_SKU)
     browser = await office.browser("otto")
-    assert "Apply to all 3 rows alike" in await browser.read("/quarantine/1")
-    assert "rows alike" not in await browser.read("/quarantine/4")
+    assert "Apply to all 3 rows with this reason" in await browser.read("/quarantine/1")
+    assert "rows with this reason" not in await browser.read("/quarantine/4")
     changes = {"field:sku": "LAMP-02", "field:delta": "1"}
     answer = await browser.post("/quarantine/1/alike", **changes)
     page = await browser.read(answer.headers["Location"])

@@ -47,7 +47,9 @@ async def test_a_near_match_is_clicked_and_remembered(
     await expect(sku).to_have_value("LAMP-2")
     await page.get_by_role("link", name="LAMP-02").click()
     await expect(sku).to_have_value("LAMP-02")
-    await page.get_by_role("button", name="Apply to all 3 rows alike…").click()
+    await page.get_by_role(
+        "button", name="Apply to all 3 rows with this reason…"
+    ).click()
     await arrives(page, "Edit 3 rows?")
     await expect(page.get_by_label("New value")).to_have_value("LAMP-02")
     await page.go_back()

@@ -15,7 +15,13 @@ from loguru import logger
 from msgspec import Struct
 
 from backhaul.admin import rendering
-from backhaul.admin.context import PageContext, PageRequest, is_refresh, parts_of
+from backhaul.admin.context import (
+    PageContext,
+    PageRequest,
+    is_refresh,
+    local_path,
+    parts_of,
+)
 from backhaul.errors import BackhaulError, Busy
 
 if TYPE_CHECKING:
@@ -33,7 +39,7 @@ SET_UP_PATHS = frozenset({SET_UP, f"{SET_UP}/begin", f"{SET_UP}/confirm", "/logo
 """The pages for a user who has to set up a second factor first."""
 FORM_TOO_LARGE = (
     "The form is larger than 1 MiB or has too many fields. Nothing was changed. "
-    "Go back to keep what you typed."
+    "The Back button of the browser keeps what you typed."
 )
 ERROR_TITLES = {
     HTTPStatus.FORBIDDEN: "Not allowed",
@@ -185,9 +191,22 @@ class Authorizer:
         self, page_request: PageRequest, status: HTTPStatus, message: str
     ) -> web.Response:
         title = ERROR_TITLES.get(status, "Not done")
+        back = _page_before(page_request.request)
         return self._context.page(
-            page_request, "refused", status, title=title, message=message
+            page_request, "refused", status, title=title, message=message, back=back
         )
+
+
+def _page_before(request: web.Request) -> str:
+    """Return the path of the page whose form was sent, empty if it is unknown.
+
+    A page that is the answer to a form cannot be loaded again, so only a page is
+    returned that the form's address is below, as `/quarantine/1/edit` is.
+    """
+    sent_by = parts_of(request.headers.get("Referer", ""))
+    if not sent_by.path or not request.path.startswith(f"{sent_by.path}/"):
+        return ""
+    return local_path(sent_by._replace(scheme="", netloc="", fragment="").geturl())
 
 
 async def current_login(

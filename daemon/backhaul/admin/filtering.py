@@ -200,6 +200,11 @@ class FilterBox(Struct, frozen=True):
             for each in self.listing.sorts
         ]
 
+    @property
+    def counts_all(self) -> bool:
+        """Whether the number of all rows in a state is true: no other term is given."""
+        return not with_term(self.text, "state", None)
+
     def states(self, counts: Mapping[str, int]) -> list[Choice]:
         """Return the states; few of them have a count, which ends above 10,000."""
         chosen = value_of(self.text, "state")
@@ -321,7 +326,8 @@ async def show_rows(
     def read(reader: Reader) -> tuple[FoundRows, dict[str, int]]:
         limit = PAGE_ROWS + 1
         found = listing.find(reader, wanted, limit, after, box.sort, stores)
-        return found, reader.state_counts(listing.name)
+        # A filter has no counts: to find all that match may take seconds.
+        return found, reader.state_counts(listing.name) if box.counts_all else {}
 
     found, counts = await context.services.store.read(read)
     rows, pager = paginate(page_request, list(found.rows), PAGE_ROWS, listing.key)

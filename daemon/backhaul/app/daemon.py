@@ -248,7 +248,7 @@ class Daemon:
             await stores.wait_ready()
             self.ready.set()
             logger.bind(action="daemon.started").info(
-                "receives at {}, admin at {}", self.public_url, self.admin_url
+                "receives at {}, dashboard at {}", self.public_url, self.admin_url
             )
             if ownership.is_shared and not self._shops:
                 logger.bind(action="daemon.standby").info(

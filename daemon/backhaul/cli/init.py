@@ -204,7 +204,8 @@ def _value(
         return _valid(option, check, given)
     if not _is_interactive():
         raise BackhaulError(
-            f"give {option}: without a terminal, init cannot ask for the value"
+            f"give {option}: without a terminal, init cannot ask for the value; it"
+            " needs --url and --key-file"
         )
     shown = default or ("" if option == "--webhook-url" else None)
     while True:

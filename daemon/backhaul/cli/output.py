@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 LABEL_WIDTH = 18
-ARROW = "  > "
+ARROW = "  run: "
 _LEAST_SAID = 12
 """With less room for the sentence, its command gets a line of its own."""
 

@@ -10,7 +10,12 @@ from msgspec.structs import asdict
 
 from backhaul.cli import output
 from backhaul.cli.context import ConfigOption, JsonOption, reader
-from backhaul.connect.quarantine_fields import alike, fields_of
+from backhaul.connect.quarantine_fields import (
+    alike,
+    fields_of,
+    near_of,
+    open_articles,
+)
 from backhaul.connect.quarantine_retry import preview
 from backhaul.errors import BackhaulError
 from backhaul.store import shown_fields
@@ -18,7 +23,6 @@ from backhaul.store.records import RowVerb
 
 if TYPE_CHECKING:
     from backhaul.connect.quarantine_fields import RowFields
-    from backhaul.store.read_models import Reader
     from backhaul.store.read_records import NearMatch, QuarantineDetail
 
 
@@ -30,7 +34,8 @@ def show_quarantined(
     """Show one quarantined row: its fields, and which field is invalid.
 
     If the invalid field contains an unknown SKU, order or carrier, the command
-    also shows similar names (near matches).
+    also shows similar names (near matches). For a shipment it shows what the
+    order has to ship.
     """
     with reader(config) as known:
         found = known.quarantined(row)
@@ -40,6 +45,7 @@ def show_quarantined(
             )
         form = fields_of(found)
         near = near_of(known, found, form)
+        to_ship = open_articles(known, found, form)
         others = preview(RowVerb.EDIT, known.quarantine_selected(alike(found)))
     shown = shown_fields.fields(found)
     del shown["payload"], shown["store"]
@@ -51,12 +57,17 @@ def show_quarantined(
     if as_json:
         marked = [each | {"invalid": bool(each["invalid"])} for each in fields]
         more = {"kind": form.kind, "fields": marked}
-        output.json({**shown, **more, "near_matches": [asdict(each) for each in near]})
+        offered = {"near_matches": near, "to_ship": to_ship}
+        lists = {name: [asdict(e) for e in found] for name, found in offered.items()}
+        output.json({**shown, **more, **lists})
         return
     output.record(shown.items())
     if fields:
         columns = ("field", "value", "column", "invalid")
         output.table([_marked(each) for each in fields], columns, "")
+    if to_ship and found.state == "open":
+        typer.echo("to ship in this order:")
+        output.table(to_ship, ("name", "title", "detail"), "")
     _print_near(found, form, near, others.changed)
 
 
@@ -64,18 +75,10 @@ def _marked(field: dict[str, Any]) -> dict[str, Any]:
     return field | {"invalid": "invalid" if field["invalid"] else ""}
 
 
-def near_of(known: Reader, found: QuarantineDetail, form: RowFields) -> list[NearMatch]:
-    """Return what the invalid field of a row may mean."""
-    invalid = form.invalid
-    if invalid is None or not invalid.input.near or not invalid.value:
-        return []
-    return known.near_matches(invalid.input.near, found.store or "", invalid.value)
-
-
 def _print_near(
     found: QuarantineDetail, form: RowFields, near: list[NearMatch], rows: int
 ) -> None:
-    """Print near matches, and the commands that edit the row or all rows alike."""
+    """Print near matches, and the commands that edit the row or all like it."""
     invalid = form.invalid
     if invalid is None or found.state != "open":
         return
@@ -90,8 +93,8 @@ def _print_near(
         where = shlex.quote(alike(found).in_words())
         name = "sku" if invalid.name.endswith("sku") else invalid.name
         typer.echo(
-            f"edit all {rows:,} rows alike:  backhaul quarantine edit --where {where}"
-            f" --set {name}={value}"
+            f"edit all {rows:,} rows with this reason:  backhaul quarantine edit"
+            f" --where {where} --set {name}={value}"
         )
     if invalid.input.near == "sku":
         typer.echo(

@@ -156,7 +156,7 @@ class _View:
             if public := live["public_url"]:
                 yield Line(label, f"receives at {public}")
                 label = ""
-            yield Line(label, f"admin at {live['admin_url']}")
+            yield Line(label, f"dashboard at {live['admin_url']}")
             if receivers := live["receivers"]:
                 yield Line("receivers", _receivers_text(receivers))
             if live["spooled"]:
@@ -166,7 +166,7 @@ class _View:
         """Yield the daemons on a PostgreSQL database, and how much each owns."""
         for each in self._found["members"]:
             said = [_owned(each), f"version {each.version}"]
-            said.append(f"admin at {each.admin_url}")
+            said.append(f"dashboard at {each.admin_url}")
             if not each.is_alive:
                 said.append(f"silent for {each.silent_seconds:.0f} s")
             state = "ok" if each.is_alive else "warn"

@@ -337,13 +337,16 @@ def _more_than_open(
     beside = (
         " besides units in commands that are in progress" if order.in_progress else ""
     )
-    reason = f"order {order.name} has {left} open of SKU {name!r}{beside}, "
-    doubt = (
-        "; the outcome of those commands is not known yet" if order.uncertain else ""
+    has, those = (
+        f"{left} open of SKU {name!r}{beside}, not {quantity}",
+        "those commands",
     )
+    if reason_class is ReasonClass.UNKNOWN_SKU:
+        has, those = f"no line with SKU {name!r}", "its commands in progress"
+    doubt = f"; the outcome of {those} is not known yet" if order.uncertain else ""
     hint = "" if left else _open_articles(order, name)
     return Unmatched(
-        f"{reason}not {quantity}{doubt}{hint}",
+        f"order {order.name} has {has}{doubt}{hint}",
         final=not order.uncertain,
         reason_class=reason_class,
         subject=name,

@@ -17,7 +17,8 @@ from backhaul_sdk.records import CANCEL_REASONS, STOCK_REASONS, TRACKING_STATUSE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from backhaul.store.read_records import QuarantineDetail
+    from backhaul.store.read_models import Reader
+    from backhaul.store.read_records import NearMatch, QuarantineDetail
     from backhaul_sdk import Bad
 
 NEW_KINDS: Mapping[str, str] = {
@@ -140,6 +141,26 @@ class RowFields(Struct, frozen=True):
     def invalid(self) -> Field | None:
         """The field that the reason is about, None if none is."""
         return next((each for each in self.fields if each.problem), None)
+
+
+def near_of(reader: Reader, row: QuarantineDetail, form: RowFields) -> list[NearMatch]:
+    """Return the near matches of the invalid name of a row, the most similar first."""
+    invalid = form.invalid
+    if invalid is None or not invalid.input.near or not invalid.value:
+        return []
+    return reader.near_matches(invalid.input.near, row.store or "", invalid.value)
+
+
+def open_articles(
+    reader: Reader, row: QuarantineDetail, form: RowFields
+) -> list[NearMatch]:
+    """Return what is left to ship of a shipment's order, if its SKU is invalid."""
+    invalid = form.invalid
+    if form.kind != "fulfill" or invalid is None or invalid.input.near != "sku":
+        return []
+    order = next((each.value for each in form.fields if each.name == "order"), "")
+    found = reader.near_matches("open", row.store or "", order, MOST_LINES)
+    return [each for each in found if each.name != invalid.value]
 
 
 def encode_read(bad: Bad) -> bytes | None:

@@ -79,7 +79,10 @@ def explain_silence(base_url: str, error: Exception, about: str) -> Result:
         )
     if "WRONG_VERSION_NUMBER" in words:
         said = f"{base_url}: the server does not speak TLS (HTTPS) at this port"
-        fix = "correct the port of base_url, or set up HTTPS on the server"
+        fix = (
+            "correct the port of base_url, or set up HTTPS on the server; write"
+            " http:// if the server has no HTTPS"
+        )
         return fail("tls", said, fix, about)
     if "SSL" in words:
         fix = "correct base_url; check that the server speaks HTTPS at that port"

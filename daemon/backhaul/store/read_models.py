@@ -227,7 +227,7 @@ class Reader(Protocol):
     def near_matches(
         self, kind: str, store: str, name: str, limit: int = 5
     ) -> list[NearMatch]:
-        """Return what a name may mean; `kind` is `sku`, `order` or `carrier`."""
+        """Return what a name may mean; for kind `open`, what its order has to ship."""
         ...
 
     def knows(self, kind: str, store: str, name: str) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec.structs import replace
 
 from backhaul.admin.auth import NotFound, Route
 from backhaul.admin.bulk import back_to_list, selection_text
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from backhaul.admin.context import PageContext, PageRequest
     from backhaul.connect.quarantine_edit import PreviewedEdit
-    from backhaul.store.filters import QuarantineGroup
+    from backhaul.store.filters import QuarantineCounts, QuarantineGroup
     from backhaul.store.read_models import Reader
 
 
@@ -117,7 +118,7 @@ QUARANTINED = Listing(
     ),
     sorts=(Sort.USUAL,),
 )
-MOST_GROUPS = 8
+MOST_GROUPS, EVERY_GROUP = 8, 1_000_000
 PREVIEWED = 10
 ROW, ALL = "row:", "all"
 """How the names of the checkboxes begin; the choice of all rows that match."""
@@ -138,12 +139,15 @@ async def show_quarantine(
     if wanted is None:
         return context.page(page_request, "quarantine", 422, box=box)
     since = cursor_of(page_request)
-    found, counts = await context.services.store.read(
-        lambda reader: (
-            reader.quarantine(PAGE_ROWS + 1, since, wanted),
-            reader.quarantine_counts(wanted, MOST_GROUPS),
-        )
-    )
+
+    def read(
+        reader: Reader,
+    ) -> tuple[list[ListedQuarantine], QuarantineCounts, _Groups]:
+        found = reader.quarantine(PAGE_ROWS + 1, since, wanted)
+        counts = reader.quarantine_counts(wanted, EVERY_GROUP)
+        return found, counts, _merged(counts.groups)
+
+    found, counts, groups = await context.services.store.read(read)
     rows, pager = paginate(page_request, found, PAGE_ROWS)
     fields = await context.services.store.read(lambda reader: _fields(reader, rows))
     return context.page(
@@ -155,11 +159,41 @@ async def show_quarantine(
         state=wanted.state or ("any" if wanted.ids else "open"),
         reason=wanted.reason,
         counts=counts,
-        causes=_causes(counts.groups),
+        groups=groups,
+        causes=_causes(groups.shown),
         fields=fields,
-        most_groups=MOST_GROUPS,
         total=sum(counts.reasons.values()),
     )
+
+
+class _Groups(NamedTuple):
+    """The largest groups; those of a class in `merged` stand for all its rows."""
+
+    shown: list[QuarantineGroup]
+    merged: set[str]
+    are_all: bool
+
+
+def _merged(groups: list[QuarantineGroup]) -> _Groups:
+    """Merge the groups of a class if they are too many, and each is a single row.
+
+    So are rows about the orders of another shop.
+    """
+    if len(groups) <= MOST_GROUPS:
+        return _Groups(groups, set(), are_all=True)
+    of_class: dict[str, list[QuarantineGroup]] = {}
+    for each in groups:
+        of_class.setdefault(each.reason_class, []).append(each)
+    kept, merged = [], set()
+    for name, found in of_class.items():
+        if len(found) > 1 and all(g.rows == 1 and not g.reason for g in found):
+            merged.add(name)
+            newest = max(found, key=lambda each: each.last_at)
+            kept.append(replace(newest, subject="", rows=len(found)))
+        else:
+            kept += found
+    kept.sort(key=lambda each: -each.rows)
+    return _Groups(kept[:MOST_GROUPS], merged, are_all=len(kept) <= MOST_GROUPS)
 
 
 def _causes(groups: Sequence[QuarantineGroup]) -> list[str]:

@@ -8,6 +8,7 @@ import msgspec
 
 from backhaul.admin import history
 from backhaul.admin.auth import NotFound, Route
+from backhaul.connect.quarantine_fields import NEW_KINDS
 from backhaul.store.filters import Filter
 from backhaul.store.operators import Role
 from backhaul.store.read_models import KINDS
@@ -40,7 +41,7 @@ async def show(context: PageContext, page_request: PageRequest) -> web.Response:
         if mirrored is None:
             return None
         entries = history.entries(reader.timeline(kind, mirrored))
-        own = {"mirrored": mirrored, "history": entries}
+        own = {"mirrored": mirrored, "history": entries, "kinds": NEW_KINDS}
         return {**EMPTY, **own, **_PARTS[kind](reader, mirrored)}
 
     found = await context.services.store.read(read)

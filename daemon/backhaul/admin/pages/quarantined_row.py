@@ -9,7 +9,14 @@ import msgspec
 from msgspec import Struct
 
 from backhaul.admin.auth import NotFound, Route
-from backhaul.connect.quarantine_fields import LINE, NEW_KINDS, alike, fields_of
+from backhaul.connect.quarantine_fields import (
+    LINE,
+    NEW_KINDS,
+    alike,
+    fields_of,
+    near_of,
+    open_articles,
+)
 from backhaul.connect.quarantine_retry import preview
 from backhaul.errors import BackhaulError
 from backhaul.store.inbox import Selection
@@ -37,11 +44,13 @@ DONE = {
 class Offers(Struct, frozen=True):
     """What the page offers for a row beside its fields.
 
-    `near` are near matches of the invalid field, `carriers` the known carriers. `alike`
-    is the number of rows, this one included, that have the same reason and subject.
+    `near` are near matches of the invalid field, `open_articles` what the order has to
+    ship, `carriers` the known carriers. `alike` is the number of rows, this one
+    included, that have the same reason and subject.
     """
 
     near: list[NearMatch]
+    open_articles: list[NearMatch]
     carriers: list[str]
     alike: int
     can_correct: bool
@@ -76,15 +85,14 @@ def _can_edit(page_request: PageRequest, row: QuarantineDetail) -> bool:
 
 
 def _offers(reader: Reader, row: QuarantineDetail, form: RowFields) -> Offers:
-    store, invalid = row.store or "", form.invalid
-    kind = invalid.input.near if invalid is not None else ""
-    text = invalid.value if invalid is not None else ""
-    near = reader.near_matches(kind, store, text) if kind and text else []
     has_carrier = any(each.input.near == "carrier" for each in form.fields)
-    carriers = reader.near_matches("carrier", store, "", 30) if has_carrier else []
+    carriers = (
+        reader.near_matches("carrier", row.store or "", "", 30) if has_carrier else []
+    )
     rows = preview(RowVerb.EDIT, reader.quarantine_selected(alike(row)))
     return Offers(
-        near,
+        near_of(reader, row, form),
+        open_articles(reader, row, form),
         [each.name for each in carriers],
         rows.changed,
         reader.can_correct(row.id),
@@ -100,10 +108,12 @@ async def change(context: PageContext, page_request: PageRequest) -> web.Respons
     if verb == "discard" and not reason:
         raise BackhaulError("give a reason for discarding the row")
     if verb == "edit":
-        values |= {
-            "kind": page_request.form.get("kind") or None,
-            "fields": _changed_fields(row, page_request),
-        }
+        changed = _changed_fields(row, page_request)
+        if fields_of(row).is_record and not changed:
+            raise BackhaulError(
+                "no field was changed; use Retry to retry the row unchanged"
+            )
+        values |= {"kind": page_request.form.get("kind") or None, "fields": changed}
     await context.change(page_request, f"quarantine/{verb}", **values)
     page_request.session.add_notice("good", f"Quarantined row {row.id} {DONE[verb]}.")
     return page_request.redirect("/quarantine")
@@ -139,9 +149,16 @@ async def edit_alike(context: PageContext, page_request: PageRequest) -> web.Res
 async def remember(context: PageContext, page_request: PageRequest) -> web.Response:
     """Show what a mapping does that the edit of the SKU or the carrier would be."""
     row = await _row_of(context, page_request)
-    name, value = _one_change(row, page_request)
-    known = {each.name: each.value for each in fields_of(row).fields}
+    form = fields_of(row)
+    if _changed_fields(row, page_request) or form.invalid is None:
+        name, value = _one_change(row, page_request)
+    else:
+        # The page of the mapping asks for its meaning, and has near matches.
+        name, value = form.invalid.name, ""
+    known = {each.name: each.value for each in form.fields}
     is_carrier = name == "tracking_company"
+    if row.reason_class == ReasonClass.UNKNOWN_SKU and row.subject and not is_carrier:
+        known[name] = row.subject
     if not is_carrier and name.rpartition(".")[2] != "sku":
         raise BackhaulError("only a SKU or a carrier can be remembered as a mapping")
     query = {
@@ -157,10 +174,12 @@ async def remember(context: PageContext, page_request: PageRequest) -> web.Respo
 def _one_change(row: QuarantineDetail, page_request: PageRequest) -> tuple[str, str]:
     """Return the name and value of the only field that the form changed."""
     changed = _changed_fields(row, page_request)
+    if not changed:
+        raise BackhaulError("no field was changed: change the one to apply to all rows")
     if len(changed) != 1:
         raise BackhaulError(
-            f"you changed {len(changed)} fields; to change all rows alike or to add a"
-            " mapping, change only one field"
+            f"you changed {len(changed)} fields; to change all rows with this reason or"
+            " to add a mapping, change only one field"
         )
     ((name, value),) = changed.items()
     is_sku = row.reason_class == ReasonClass.UNKNOWN_SKU and LINE.fullmatch(name)
@@ -184,12 +203,7 @@ def _changed_fields(row: QuarantineDetail, page_request: PageRequest) -> dict[st
         for name, value in page_request.form.items()
         if name.startswith(FIELD)
     }
-    changed = {n: value for n, value in given.items() if value != known.get(n, "")}
-    if form.is_record and not changed:
-        raise BackhaulError(
-            "no field was changed; use Retry to retry the row unchanged"
-        )
-    return changed
+    return {n: value for n, value in given.items() if value != known.get(n, "")}
 
 
 _ROW = r"/quarantine/{id:\d{1,18}}"

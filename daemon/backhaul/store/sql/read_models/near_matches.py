@@ -15,6 +15,7 @@ from backhaul.core.near_matching import (
 from backhaul.core.sku_matching import near_text
 from backhaul.store.read_records import NearMatch
 from backhaul.store.sql.dialect import elements, hint
+from backhaul.store.sql.mirror.lookup import MirrorReader
 from backhaul.store.sql.mirror.rows import NEWEST
 from backhaul_sdk.database import end_of_prefix
 
@@ -84,7 +85,8 @@ def find(
 ) -> list[NearMatch]:
     """Return what a name may mean, the most similar first.
 
-    `kind` is `sku`, `order` or `carrier`. All known carriers are returned.
+    `kind` is `sku`, `order` or `carrier`. All known carriers are returned. For `open`,
+    `name` is an order's, and its articles that no command ships are returned.
     """
     return _FINDERS[kind](connection, store, name, limit)
 
@@ -133,6 +135,24 @@ def _sku(connection: Connection, store: str, sku: str) -> NearMatch | None:
     title = " / ".join(dict.fromkeys(filter(None, (product, variant))))
     detail = "stock unknown" if stock is None else f"{stock:,} in stock"
     return NearMatch(sku, title, detail)
+
+
+def _open_articles(
+    connection: Connection, store: str, name: str, limit: int
+) -> list[NearMatch]:
+    orders = MirrorReader(connection).orders_named(store, name) if name else []
+    if len(orders) != 1:
+        return []
+    left: dict[str, int] = {}
+    for line in orders[0].items:
+        if line.sku and line.left > 0:
+            left[line.sku] = left.get(line.sku, 0) + line.left
+    found = []
+    for sku, units in list(left.items())[:limit]:
+        known = _sku(connection, store, sku)
+        title = known.title if known else ""
+        found.append(NearMatch(sku, title, f"{units:,} to ship"))
+    return found
 
 
 def _first(limit: int, found: Iterable[NearMatch | None]) -> list[NearMatch]:
@@ -212,4 +232,5 @@ _FINDERS: Mapping[str, Callable[[Connection, str, str, int], list[NearMatch]]] =
     "sku": _skus,
     "order": _orders,
     "carrier": _carriers,
+    "open": _open_articles,
 }
