@@ -87,6 +87,21 @@ async def test_a_mapping_of_a_sku_of_the_store_is_refused(office: Office) -> Non
     assert (answer.status, added(office)) == (422, [])
 
 
+async def test_a_group_of_rows_leads_to_the_mapping_of_its_sku(office: Office) -> None:
+    await sell(office, "LAMP-02")
+    for number in range(2):
+        await fail(office, f"{number}", "LAMP 2&3", ReasonClass.UNKNOWN_SKU)
+    await fail(office, "mug", "MUG", ReasonClass.VALUE)
+    assert "Add a mapping" not in await (await office.browser("vera")).read(
+        "/quarantine"
+    )
+    browser = await office.browser("otto")
+    page = await browser.read("/quarantine")
+    assert page.count("Add a mapping…") == 1
+    page = await browser.read(links(page)["Add a mapping…"])
+    assert 'name="alias" value="LAMP 2&amp;3"' in page
+
+
 async def test_a_row_leads_to_the_mapping_of_its_sku(office: Office) -> None:
     await sell(office, "LAMP-02")
     await fail(office, "lamp", "LAMP-2", ReasonClass.UNKNOWN_SKU)

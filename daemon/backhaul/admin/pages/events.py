@@ -160,6 +160,7 @@ async def show_quarantine(
         reason=wanted.reason,
         counts=counts,
         groups=groups,
+        only_store=known["store"][0] if len(known["store"]) == 1 else None,
         causes=_causes(groups.shown),
         fields=fields,
         total=sum(counts.reasons.values()),
