@@ -1,7 +1,7 @@
 """`python -m bench.profile`: where the processor time of a request and a fold goes.
 
-It needs perf (`apt-get install linux-perf`) and strace, and the right to trace
-processes. perf hardly slows the server.
+It needs perf (`apt-get install linux-perf`), strace and py-spy (`pip install py-spy`),
+and the right to trace processes. perf and py-spy hardly slow the server.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ OTHERS = "others"
 _CALLS = re.compile(
     r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$", re.MULTILINE
 )
+_LINE = re.compile(r":\d+(?=\)$)")
 _SHARE = re.compile(r"^\s*([\d.]+)%\s+(\S+)", re.MULTILINE)
 
 
@@ -67,6 +68,27 @@ def _sampled(pid: int, seconds: int, file: Path) -> dict[str, float]:
     for share, library in _SHARE.findall(report):
         part = _part(library.strip("[]"))
         found[part] = found.get(part, 0.0) + float(share)
+    return found
+
+
+def _in_functions(pid: int, seconds: int, file: Path) -> Counter[str]:
+    """Return the samples of each Python function that held the interpreter's lock."""
+    options = ["--pid", str(pid), "--duration", str(seconds), "--rate", RATE]
+    command = [
+        "py-spy",
+        "record",
+        "--gil",
+        "--format",
+        "raw",
+        *options,
+        "-o",
+        str(file),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    found: Counter[str] = Counter()
+    for line in file.read_text("utf-8").splitlines():
+        stack, _, samples = line.rpartition(" ")
+        found[_LINE.sub("", stack.rpartition(";")[2])] += int(samples)
     return found
 
 
@@ -133,6 +155,11 @@ def main(
         )
         for part, share in sorted(parts.items(), key=lambda one: -one[1]):
             typer.echo(f"{share:6.1f} %  {each * share * 1e4:6.1f} µs  {part}")
+        with _loaded(port, requests):
+            functions = _in_functions(pid, seconds, Path(name, "stacks"))
+        for function, samples in functions.most_common(15):
+            share = samples / functions.total()
+            typer.echo(f"{share:6.1%}  {each * share * 1e6:6.1f} µs  {function}")
         with _loaded(port, requests) as answered:
             before = answered()
             calls = _called(pid, seconds)
