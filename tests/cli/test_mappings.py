@@ -158,6 +158,29 @@ def test_a_row_shows_its_fields_and_what_to_type(office: Office) -> None:
     assert marked["delta"] == ("Menge", False)
 
 
+def test_a_shipment_shows_what_its_order_has_to_ship(office: Office) -> None:
+    async def ship() -> None:
+        async with started_store(office.database) as store:
+            items = [payloads.item(f"li_{n}", sku="MUG", quantity=n) for n in (1, 2)]
+            order = payloads.order(items=items)
+            await append_and_fold(store, envelope("orders/create", order))
+            lines = [{"sku": "LAMP-2", "quantity": 1}]
+            record = {"key": "k", "order": "1001", "lines": lines}
+            payload = json.dumps({"kind": "fulfill", "record": record}).encode()
+            why = ReasonClass.UNKNOWN_SKU
+            found = Unmatched("no", final=True, reason_class=why, subject="LAMP-2")
+            new = NewRecord("k", payload, "raw", "", "f.csv:2")
+            await store.records.accept("erp", "main", [new], None, lambda *_: found)
+
+    asyncio.run(ship())
+    said = in_process("quarantine", "show", 5, config=office.config).out
+    assert "to ship in this order:" in said
+    assert "3 to ship" in said
+    assert "mappings add sku LAMP-2 LAMP-02" in said  # the near match, not the mug
+    found = in_process("quarantine", "show", 5, "--json", config=office.config).json()
+    assert [each["name"] for each in found["to_ship"]] == ["MUG"]
+
+
 def test_an_edit_to_an_unknown_name_offers_near_ones(office: Office) -> None:
     def edit(*arguments: object) -> Any:
         return in_process("quarantine", "edit", *arguments, config=office.config)

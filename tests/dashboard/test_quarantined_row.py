@@ -228,6 +228,10 @@ async def test_an_error_leads_back_to_the_form(office: Office) -> None:
         assert answer.status == 422
         assert "no field was changed" in page
         assert back in page if back else "Open the form" not in page, sent_by
+    listed = {"Referer": "http://x/quarantine"}
+    page = await (await browser.get("/quarantine/99", headers=listed)).text()
+    assert "No row in the quarantine" in page
+    assert "Open the form" not in page
 
 
 async def test_lines_of_a_shipment_are_edited_one_by_one(office: Office) -> None:

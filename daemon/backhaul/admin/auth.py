@@ -204,7 +204,8 @@ def _page_before(request: web.Request) -> str:
     returned that the form's address is below, as `/quarantine/1/edit` is.
     """
     sent_by = parts_of(request.headers.get("Referer", ""))
-    if not sent_by.path or not request.path.startswith(f"{sent_by.path}/"):
+    is_form = request.method not in SAFE and sent_by.path
+    if not is_form or not request.path.startswith(f"{sent_by.path}/"):
         return ""
     return local_path(sent_by._replace(scheme="", netloc="", fragment="").geturl())
 

@@ -337,10 +337,8 @@ def _more_than_open(
     beside = (
         " besides units in commands that are in progress" if order.in_progress else ""
     )
-    has, those = (
-        f"{left} open of SKU {name!r}{beside}, not {quantity}",
-        "those commands",
-    )
+    has = f"{left} open of SKU {name!r}{beside}, not {quantity}"
+    those = "those commands"
     if reason_class is ReasonClass.UNKNOWN_SKU:
         has, those = f"no line with SKU {name!r}", "its commands in progress"
     doubt = f"; the outcome of {those} is not known yet" if order.uncertain else ""
@@ -355,10 +353,7 @@ def _more_than_open(
 
 def _open_articles(order: OrderSummary, name: str) -> str:
     """Name the open articles: the article may have been renamed."""
-    units: dict[str, int] = {}
-    for line in order.items:
-        if line.left > 0 and line.sku is not None:
-            units[line.sku] = units.get(line.sku, 0) + line.left
+    units = order.open_units
     named = [f"{count} of {sku!r}" for sku, count in units.items()]
     more = ["…"] if len(named) > MAX_NAMED else []
     near = [sku for sku in units if near_text(sku) == near_text(name)]

@@ -222,6 +222,15 @@ class OrderSummary(Struct, frozen=True):
     in_progress: bool = False
     uncertain: bool = False
 
+    @property
+    def open_units(self) -> dict[str, int]:
+        """The units that no command asks for, by SKU, of all lines with a SKU."""
+        units: dict[str, int] = {}
+        for line in self.items:
+            if line.left > 0 and line.sku:
+                units[line.sku] = units.get(line.sku, 0) + line.left
+        return units
+
 
 class Parcel(Struct, frozen=True):
     """A parcel, and the names of its order."""

@@ -143,12 +143,8 @@ def _open_articles(
     orders = MirrorReader(connection).orders_named(store, name) if name else []
     if len(orders) != 1:
         return []
-    left: dict[str, int] = {}
-    for line in orders[0].items:
-        if line.sku and line.left > 0:
-            left[line.sku] = left.get(line.sku, 0) + line.left
     found = []
-    for sku, units in list(left.items())[:limit]:
+    for sku, units in list(orders[0].open_units.items())[:limit]:
         known = _sku(connection, store, sku)
         title = known.title if known else ""
         found.append(NearMatch(sku, title, f"{units:,} to ship"))

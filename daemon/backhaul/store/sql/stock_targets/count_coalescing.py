@@ -100,14 +100,10 @@ def _count(payload: bytes | str) -> _Count | None:
         return None
 
 
-_ROW = "source = 'record' AND name = :instance AND key = :"
-_HAS_ROW = f"SELECT 1 FROM quarantine WHERE {_ROW}key"  # noqa: S608 - constants
-_HAS_OTHER_ROW = f"SELECT 1 FROM quarantine WHERE {_ROW}other"  # noqa: S608 - constants
-_REMOVE = f"DELETE FROM quarantine WHERE {_ROW}key"  # noqa: S608 - constants
-_CLOSE = f"UPDATE quarantine SET state = 'retried' WHERE {_ROW}other"  # noqa: S608 - constants
-_TAKE_OVER = f"""
-    UPDATE quarantine SET key = :key, state = 'retried' WHERE {_ROW}other
-"""  # noqa: S608 - constants
+_HAS_ROW = """
+    SELECT 1 FROM quarantine
+    WHERE source = 'record' AND name = :instance AND key = :key
+"""
 
 
 def _replace(
@@ -117,15 +113,30 @@ def _replace(
         "UPDATE records SET state = 'replaced' WHERE id = :id", {"id": id_}
     )
     values = {"instance": record.instance, "key": record.key, "other": key}
-    has_own = connection.execute(_HAS_ROW, values).fetchone()
-    if has_own and decided:
-        # An operator corrected both, and looks for both rows.
-        connection.execute(_CLOSE, values)
+    own = {"instance": record.instance, "key": record.key}
+    if decided and connection.execute(_HAS_ROW, own).fetchone():
+        # An operator corrected the other count, and looks for its row.
+        connection.execute(
+            "UPDATE quarantine SET state = 'retried'"
+            " WHERE source = 'record' AND name = :instance AND key = :other",
+            {"instance": record.instance, "other": key},
+        )
         return
     # The row of the other count takes the place of an earlier row of this one.
-    if has_own and connection.execute(_HAS_OTHER_ROW, values).fetchone():
-        connection.execute(_REMOVE, values)
-    connection.execute(_TAKE_OVER, values)
+    connection.execute(
+        """
+        DELETE FROM quarantine
+        WHERE source = 'record' AND name = :instance AND key = :key AND EXISTS (
+          SELECT 1 FROM quarantine q
+          WHERE q.source = 'record' AND q.name = :instance AND q.key = :other)
+        """,
+        values,
+    )
+    connection.execute(
+        "UPDATE quarantine SET key = :key, state = 'retried'"
+        " WHERE source = 'record' AND name = :instance AND key = :other",
+        values,
+    )
 
 
 CONTRADICTED = "another row of the same list counts this SKU too"
