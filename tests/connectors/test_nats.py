@@ -7,11 +7,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from nats.errors import Error
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
 from pydantic import ValidationError
 
 from backhaul_connectors.nats import Nats
 from backhaul_connectors.nats.connector import shared
+from backhaul_connectors.nats.link import Link
 from backhaul_connectors.nats.settings import Settings
 from backhaul_sdk import (
     Absent,
@@ -25,17 +27,23 @@ from backhaul_sdk import (
 from backhaul_sdk.clock import now
 from backhaul_sdk.cloud_events import STRUCTURED_TYPE
 from backhaul_sdk.fields import rfc3339
+from backhaul_sdk.messages import tasks
 from backhaul_sdk.testing import MemoryHost, sample_change
 from connectors.message_hubs import nats
 from connectors.test_message_brokers import drained, receiving
-from scenes.nats_server import PASSWORD
+from scenes.nats_server import PASSWORD, NatsServer
+from scenes.waiting import until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from connectors.nats_hub import NatsHub
 
 __all__ = ["nats"]
 pytestmark = pytest.mark.programs
 SEED = "SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4"
+GREETING = b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576}\r\n'
+CHUNK = 65_536
 FEW = {
     "servers": ["nats://127.0.0.1"],
     "publish": {"stream": "STORE"},
@@ -179,7 +187,7 @@ async def test_no_password_goes_to_a_server_without_tls() -> None:
     heard = bytearray()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b'INFO {"server_id":"x","version":"2.10.0","max_payload":9}\r\n')
+        writer.write(GREETING)
         while data := await reader.read(1_000):
             heard.extend(data)
         writer.close()
@@ -192,6 +200,61 @@ async def test_no_password_goes_to_a_server_without_tls() -> None:
         with pytest.raises(CheckFailed, match="does not offer TLS"):
             await Nats("bus", settings).check()
     assert PASSWORD.encode() not in heard
+
+
+async def test_a_connection_to_a_server_that_stops_reading_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tasks, "CLOSE_SECONDS", 0.1)
+    reads_again, is_closed = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(GREETING)
+        await reader.readuntil(b"PING\r\n")
+        writer.write(b"PONG\r\n")
+        await reads_again.wait()
+        while await reader.read(CHUNK):
+            pass
+        is_closed.set()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        options = {"servers": [f"nats://127.0.0.1:{port}"]}
+        link = Link(Settings.model_validate(FEW | options), "test")
+        stream = await link.connect(None)
+        # The first ones fill all buffers, and the last one waits for them.
+        sending = []
+        for size in (*[1_000_000] * 6, 1):
+            sending.append(asyncio.ensure_future(stream.publish("x", bytes(size))))
+            await asyncio.wait(sending, timeout=0.1)
+        await link.close()
+        reads_again.set()
+        try:
+            await until(is_closed.is_set, "the connection is closed")
+        finally:
+            for each in sending:
+                each.cancel()
+
+
+async def test_a_connection_that_cannot_be_made_is_closed(tmp_path: Path) -> None:
+    """The greeting of this test's server cannot be read."""
+    is_closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"INFO {\r\n")
+        while await reader.read(CHUNK):
+            pass
+        is_closed.set()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        server = NatsServer(tmp_path, port)
+        # The error keeps the connection in memory, or its end would close it.
+        with pytest.raises(Error, match="json parse error") as _kept:
+            await server.connected().__aenter__()
+        await until(is_closed.is_set, "the connection is closed")
 
 
 async def test_an_invalid_key_is_named_and_not_shown(nats: NatsHub) -> None:

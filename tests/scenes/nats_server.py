@@ -74,12 +74,13 @@ class NatsServer:
     async def connected(self) -> AsyncIterator[JetStreamContext]:
         """Connect as a user with all permissions."""
         client = Client()
-        await client.connect(
-            self.url, user=USER, password=PASSWORD, allow_reconnect=False
-        )
         try:
+            await client.connect(
+                self.url, user=USER, password=PASSWORD, allow_reconnect=False
+            )
             yield client.jetstream()
         finally:
+            # The library itself leaves one open that it could not connect.
             await client.close()
 
 

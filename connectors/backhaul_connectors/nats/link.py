@@ -26,9 +26,19 @@ PING_SECONDS = 15
 
 
 class _Client(Client):
-    """Refuses to continue without TLS; the library would send the password."""
+    """Refuses to continue without TLS; the library would send the password.
+
+    It also closes its socket when the library cannot send what is waiting.
+    """
 
     must_encrypt = False
+
+    async def close(self) -> None:
+        try:
+            await super().close()
+        finally:
+            if self._transport is not None:
+                self._transport.close()  # type: ignore[no-untyped-call]
 
     async def _process_info(
         self, info: dict[str, Any], initial_connection: bool = False
