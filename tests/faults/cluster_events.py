@@ -14,6 +14,7 @@ from faults.cluster_figures import Figures
 from faults.wrong_promotion import make_good, promote_wrong
 from scenes.cluster import HOLD_SECONDS, TTL_SECONDS
 from scenes.cluster_logs import ClusterLogs
+from scenes.postgres_nodes import END_OF_COPY
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ HALF_OPEN_SECONDS = (0.5, 12.0)
 AWAY_SECONDS = (0.2, 3.0)
 NOTICE_SECONDS = (0.1, 1.5)
 """How long nobody notices that the primary is lost."""
-COMMIT = b"COMMIT"
+COMMITS = (b"COMMIT", END_OF_COPY)
+"""Of a unit, and of a batch of events."""
 MINUTES = float(os.environ.get("MINUTES", "inf"))
 """After so long nothing more happens, whatever is left."""
 MARGIN_SECONDS = 3.0
@@ -192,9 +194,9 @@ class Torture:
 
     async def _cut_after_commit(self) -> float:
         """Break the link of a daemon whose commit has happened, unknown to it."""
-        member = self._any()
+        member, commit = self._any(), self.rng.choice(COMMITS)
         for relay in member.relays.values():
-            relay.counted, relay.seen, relay.cut_after = COMMIT, 0, COMMIT
+            relay.counted, relay.seen, relay.cut_after = commit, 0, commit
         relays = member.relays.values()
         await until(lambda: any(relay.seen for relay in relays), "a commit is sent")
         for relay in member.relays.values():

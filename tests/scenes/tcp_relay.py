@@ -27,7 +27,7 @@ class Relay:
     """Listens on `port` and forwards to `upstream`, both on 127.0.0.1.
 
     The relay resets a connection before it forwards `cut_before`, or instead of the
-    response to `cut_after`; it calls `when_cut` before the reset. `seen` counts the
+    response to `cut_after`; it calls `when_cut` before either reset. `seen` counts the
     occurrences of `counted`. While it `is_silent`, connections stay open and no byte is
     forwarded, not even their end. With `tls` the relay terminates TLS.
     """
@@ -126,6 +126,7 @@ class _Line:
             self.relay.seen += data.count(self.relay.counted)
             before, after = self.relay.cut_before, self.relay.cut_after
             if before is not None and before in data:
+                self.relay.when_cut()
                 reset(self.client)
                 break
             self.doomed = self.doomed or (after is not None and after in data)

@@ -67,6 +67,52 @@ def test_a_batch_changes_the_rows_it_names(connection: Connection) -> None:
     assert len(found) == len(ROWS)
 
 
+COPY = "COPY notes (text, number, bytes) FROM STDIN (FORMAT BINARY)"
+NEW_IDS = "SELECT id FROM notes WHERE id > 1 ORDER BY id"
+COPIED: list[tuple[str | None, int | None, bytes | None]] = [
+    ("é", -(2**63), b""),
+    ("", 2**63 - 1, b"\0\xff" * 200_000),
+    (None, None, None),
+    ("z", 0, b"PGCOPY"),
+]
+
+
+def test_rows_are_copied_as_they_are(connection: Connection) -> None:
+    """The second one is larger than what the driver takes at once."""
+    assert connection.copy_in(COPY, COPIED, NEW_IDS) == [2, 3, 4]
+    found = connection.execute("SELECT text, number, bytes FROM notes ORDER BY id")
+    assert found.fetchall() == COPIED
+
+
+def test_a_copy_is_part_of_its_transaction_or_is_one(connection: Connection) -> None:
+    connection.execute("COMMIT")
+    count = "SELECT count(*) FROM notes"
+    connection.execute("BEGIN")
+    connection.copy_in(COPY, COPIED, NEW_IDS)
+    connection.execute("ROLLBACK")
+    assert connection.execute(count).fetchone() == (0,)
+    connection.copy_in(COPY, COPIED, NEW_IDS)
+    connection.roll_back()
+    assert connection.execute(count).fetchone() == (len(COPIED),)
+
+
+@pytest.mark.parametrize(
+    ("copy", "query", "why"),
+    [
+        (COPY.replace("notes", "nothing"), NEW_IDS, '"nothing" does not exist'),
+        (COPY, "SELECT nothing FROM notes", '"nothing" does not exist'),
+        (COPY.replace(", bytes", ""), NEW_IDS, "row field count is 3, expected 2"),
+    ],
+)
+def test_a_copy_that_fails_leaves_nothing(
+    connection: Connection, copy: str, query: str, why: str
+) -> None:
+    connection.execute("COMMIT")
+    with pytest.raises(psycopg.Error, match=why):
+        connection.copy_in(copy, COPIED, query)
+    assert connection.execute("SELECT count(*) FROM notes").fetchone() == (0,)
+
+
 @pytest.mark.parametrize("number", [2**63, -(2**64), 7, -7, True])
 def test_a_number_of_any_size_is_compared(connection: Connection, number: int) -> None:
     connection.executemany(ADD, [("a", -7, None, None), ("b", 1, None, None)])

@@ -15,8 +15,9 @@ from backhaul.errors import Busy, WriterFailed
 from backhaul.store.postgres.connection import CommitUnknown, Connection
 from backhaul.store.postgres.database import open_store
 from backhaul.store.sql.operations import kv
+from backhaul.store.testing.event_scenes import webhook
 from scenes.postgres import PASSWORD, USER
-from scenes.postgres_nodes import postgres_nodes
+from scenes.postgres_nodes import END_OF_COPY, postgres_nodes
 from scenes.tcp_relay import tcp_relay
 from scenes.waiting import await_true
 
@@ -143,6 +144,43 @@ async def test_a_store_at_rest_follows_the_new_primary(nodes: Nodes) -> None:
     await store.stop()
 
 
+async def test_events_take_two_round_trips_when_there_is_no_other_work(
+    nodes: Nodes,
+) -> None:
+    async with tcp_relay(nodes.primary.port) as relay:
+        store = await opened(address(relay.port))
+        await store.inbox.append(webhook("opens the stream"))
+        relay.counted, relay.seen = b"COMMIT", 0
+        events = [webhook(f"{number}") for number in range(ROWS)]
+        ids = await asyncio.gather(*map(store.inbox.append, events))
+        assert relay.seen == 0
+        await store.stop()
+    assert ids == sorted(ids)
+    assert in_inbox(nodes) == ["opens the stream", *(f"{n}" for n in range(ROWS))]
+
+
+@pytest.mark.parametrize(("cut", "count"), [("cut_before", 1), ("cut_after", 2)])
+async def test_an_event_is_appended_again_when_its_commit_is_unknown(
+    nodes: Nodes, cut: str, count: int
+) -> None:
+    """The inbox may have it twice then; its body says that it is a repeat."""
+    async with tcp_relay(nodes.primary.port) as relay:
+        store = await opened(address(relay.port))
+        await store.inbox.append(webhook("opens the stream"))
+        relay.when_cut = lambda: setattr(relay, cut, None)
+        setattr(relay, cut, END_OF_COPY)
+        await store.inbox.append(webhook("event"))
+        await store.inbox.append(webhook("next"))
+        await store.stop()
+    assert in_inbox(nodes) == ["opens the stream", *["event"] * count, "next"]
+
+
+def in_inbox(nodes: Nodes) -> list[str]:
+    with nodes.connect() as connection:
+        rows = connection.execute("SELECT body FROM inbox ORDER BY id")
+        return [body.decode() for (body,) in rows]
+
+
 def test_a_commit_whose_wait_was_cancelled_is_unknown(nodes: Nodes) -> None:
     """The server answers such a commit like a normal one."""
     nodes.primary.run("CREATE TABLE kept (number integer)")
@@ -160,10 +198,20 @@ def test_a_commit_whose_wait_was_cancelled_is_unknown(nodes: Nodes) -> None:
     connection.close()
 
 
-def test_a_writer_leaves_a_server_that_is_a_standby(nodes: Nodes) -> None:
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda connection: connection.execute("CREATE TABLE kept (number integer)"),
+        lambda connection: connection.copy_in("COPY pg_am FROM STDIN", [], "SELECT 1"),
+    ],
+    ids=["statement", "copy"],
+)
+def test_a_writer_leaves_a_server_that_is_a_standby(
+    nodes: Nodes, write: Callable[[Connection], object]
+) -> None:
     """A load balancer may have chosen it; the next connection may be better."""
     connection = Connection(address(nodes.standbys[0].port))
     connection.execute("BEGIN")
     with pytest.raises(psycopg.OperationalError, match="the server only reads"):
-        connection.execute("CREATE TABLE kept (number integer)")
+        write(connection)
     assert connection.limits.closed

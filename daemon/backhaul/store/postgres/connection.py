@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
+from contextlib import contextmanager
 from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -17,6 +18,7 @@ from psycopg.pq import TransactionStatus
 from backhaul.core.backoff_and_circuit import delay_seconds
 from backhaul.core.clock import pause
 from backhaul.errors import BackhaulError, WriterFailed
+from backhaul.store.postgres import copying
 from backhaul.store.postgres.dialect import (
     Column,
     adapt,
@@ -29,11 +31,13 @@ from backhaul.store.postgres.durability import losing
 from backhaul.store.sql.dialect import BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from urllib.parse import SplitResult
 
     from psycopg.abc import PQGen
+
+    from backhaul.store.postgres.copying import Value
 
 T = TypeVar("T")
 
@@ -331,6 +335,25 @@ class Connection:
         """Begin a COPY; its `write_row` takes the values of a row."""
         return self._connection.cursor().copy(sql.encode())
 
+    def copy_in(
+        self, copy: str, rows: Iterable[tuple[Value, ...]], query: str
+    ) -> list[int]:
+        """Copy rows into a table; return the numbers that a query finds behind them.
+
+        Outside of a transaction this is one of its own, durable when this returns.
+        Raises psycopg.Error, CommitUnknown.
+        """
+        is_alone = self._connection.info.transaction_status is TransactionStatus.IDLE
+        statements = (*(self._settings if is_alone else ()), copy, query)
+        running = copying.run(
+            self._connection.pgconn,
+            "; ".join(statements).encode(),
+            copying.packed(rows),
+        )
+        with self._answered():
+            found = self._connection.wait(running)
+        return [int(found.get_value(row, 0)) for row in range(found.ntuples)]
+
     def roll_back(self) -> None:
         """End the transaction, if there is one."""
         status = self._connection.info.transaction_status
@@ -376,12 +399,19 @@ class Connection:
         """Run statements in one round trip; return the result of the last one."""
         text = with_values("; ".join(statements)).encode()
         is_alone = len(statements) == 1 and _PLANNED.match(text) is not None
-        self._is_unconfirmed = False
-        try:
+        with self._answered():
             result: Any = (Result if is_alone else ResultOfMany)(self._connection)
             result.execute(text, sendable(values), binary=is_alone)
             while result.nextset():
                 pass
+        return cast("Result", result)
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        """Raise what an answer means beyond its text."""
+        self._is_unconfirmed = False
+        try:
+            yield
         except psycopg.errors.ReadOnlySqlTransaction as error:
             if self._read_only:
                 raise
@@ -392,7 +422,6 @@ class Connection:
                 "the wait for a replica was cancelled: the commit is on the disk of"
                 " the server only"
             )
-        return cast("Result", result)
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         """Remember a commit that the server confirms though no replica did.

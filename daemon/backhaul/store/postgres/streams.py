@@ -12,7 +12,7 @@ import json
 import threading
 import time
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 
@@ -65,19 +65,12 @@ SCHEMA = (
     """,
 )
 _OPEN = "INSERT INTO streams (member) VALUES (:member) RETURNING id"
-_IDS = """
-    SELECT nextval(pg_get_serial_sequence('inbox', 'id'))
-    FROM generate_series(1, :count)
-"""
 _COPY = """
-    COPY inbox (id, stream, store, kind, topic, received_at, headers, body, traceparent,
+    COPY inbox (stream, store, kind, topic, received_at, headers, body, traceparent,
         digest)
     FROM STDIN (FORMAT BINARY)
 """
-_TYPES = (
-    *("int8", "int8", "text", "text", "text", "text", "bytea", "bytea", "text"),
-    "bytea",
-)
+_IDS = "SELECT id FROM inbox WHERE stream = %d AND id > %d ORDER BY id"
 _BODY, _DIGEST = 5, 7
 FEWEST = 64
 """The fewest events that a slice reads. Others read twice what the last one folded:
@@ -107,10 +100,8 @@ class StreamWriter(RoundWriter):
         self._lost_at: float | None = None
         self._patience = Patience(hold_seconds, self._refuse_waiting)
         self._stops = threading.Event()
-        self._stream = 0
+        self._stream = self._newest = 0
         self._times_opened = 0
-        self._ids: Sequence[int] = ()
-        self._arrived = 0
         self._is_lost = self._is_unknown = False
 
     def _connect(self) -> PostgresConnection:
@@ -149,10 +140,11 @@ class StreamWriter(RoundWriter):
         self._patience.end_answered()
 
     def _commit(self, connection: Any, work: Any) -> list[Any]:
-        self._arrived = len(work.appends.rows)
         while True:
             self._is_lost = self._is_unknown = False
-            results = super()._commit(connection, work)
+            results = self._append_alone(connection, work)
+            if results is None:
+                results = super()._commit(connection, work)
             if not self._is_lost:
                 self._lost_at = None
                 return results
@@ -164,14 +156,26 @@ class StreamWriter(RoundWriter):
             if self._stops.wait(PAUSE_SECONDS):
                 return results
 
+    def _append_alone(self, connection: Any, work: Any) -> list[Any] | None:
+        """Append and commit in one message, as nearly all rounds can.
+
+        Return None if the round has other work, has no stream yet, or fails: then it is
+        done step by step.
+        """
+        if work.jobs or not work.appends.rows or not self._stream:
+            return None
+        try:
+            return list(self._append_rows(connection, work.appends.rows))
+        except Exception:  # noqa: BLE001 - the single steps meet it again
+            self._rollback(connection)
+            return None
+
     def _begin(self, connection: Any) -> None:
-        """Begin, and get the ids of the events in the same round trip."""
-        ids = connection.begin(_IDS, {"count": self._arrived})
-        self._ids = [row[0] for row in ids]
+        super()._begin(connection)
         if not self._stream or self._times_opened != connection.times_opened:
             self._times_opened = connection.times_opened
             opened = connection.execute(_OPEN, {"member": self._member.id})
-            self._stream = opened.fetchone()[0]
+            self._stream, self._newest = opened.fetchone()[0], 0
 
     def _append(self, connection: Any, rows: list[Row]) -> list[Any]:
         """Append the batch, which is the first of its transaction, without a savepoint.
@@ -192,14 +196,15 @@ class StreamWriter(RoundWriter):
         return [self._run(connection, one(row)) for row in rows]
 
     def _append_rows(self, connection: Any, rows: Sequence[Row]) -> Sequence[int]:
-        ids, self._ids = self._ids[: len(rows)], self._ids[len(rows) :]
-        with connection.copy(_COPY) as copy:
-            copy.set_types(_TYPES)
-            for id_, row in zip(ids, rows, strict=True):
-                digest = row[_DIGEST] or digest_of((row[_BODY],))
-                plain = sendable(row[:_DIGEST])
-                copy.write_row((id_, self._stream, *plain, digest))
-        return ids
+        ids = connection.copy_in(
+            _COPY, map(self._sent, rows), _IDS % (self._stream, self._newest)
+        )
+        self._newest = ids[-1]
+        return cast("list[int]", ids)
+
+    def _sent(self, row: Row) -> tuple[Any, ...]:
+        digest = row[_DIGEST] or digest_of((row[_BODY],))
+        return (self._stream, *sendable(row[:_DIGEST]), digest)
 
     def _rollback(self, connection: Any) -> None:
         self._stream = 0
