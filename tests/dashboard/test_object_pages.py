@@ -151,3 +151,13 @@ async def test_other_objects_show_their_headline_values(
     assert 'href="/mirror/customer/main/cus_1">Asha</a>' in listed
     for page in (product, shown):
         assert "<summary>Full document (JSON)</summary>" in page
+
+
+async def test_an_address_without_a_page_says_so_and_leads_on(browser: Browser) -> None:
+    answer = await browser.get("/order/1001")
+    page = await answer.text()
+    assert (answer.status, "has no page /order/1001." in page) == (404, True)
+    assert 'href="/orders"' in page
+    for address in ("/api/nothing", "/assets/nothing.css", "/backhaul/v1/nothing"):
+        answer = await browser.get(address)
+        assert (answer.status, "<html" in await answer.text()) == (404, False)

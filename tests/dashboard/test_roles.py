@@ -33,6 +33,8 @@ EXPECTED: dict[str, tuple[int, int, int, int]] = {
     "GET /readyz": OPEN,
     "GET /api/status": OPEN,
     "GET /metrics": OPEN,
+    "GET /nothing": (OUT, 404, 404, 404),
+    "GET /orders/main/a/b": (OUT, 404, 404, 404),
     "GET /login": OPEN,
     "GET /login/code": (OUT, OUT, OUT, OUT),
     "GET /login/oidc": (404, 404, 404, 404),

@@ -14,7 +14,7 @@ from loguru import logger
 
 from backhaul.admin import login, sign_on
 from backhaul.admin.api import routes as api_routes
-from backhaul.admin.auth import Authorizer, Route
+from backhaul.admin.auth import Authorizer, NotFound, Route
 from backhaul.admin.context import PageContext
 from backhaul.admin.pages import (
     account,
@@ -39,12 +39,13 @@ from backhaul.admin.pages import (
 )
 from backhaul.errors import BackhaulError, Busy
 from backhaul.observe.metrics import CONTENT_TYPE
+from backhaul.store.operators import Role
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from backhaul.admin.accounts import FirstLoginToken
-    from backhaul.admin.context import Origin, Services
+    from backhaul.admin.context import Origin, PageRequest, Services
     from backhaul.alerting.problem import Problem
 
 READY, STANDBY, STARTING = "ready", "standby", "starting"
@@ -162,6 +163,14 @@ async def harden(
         answer.headers["Strict-Transport-Security"] = HSTS
 
 
+async def show_unknown(_: PageContext, page_request: PageRequest) -> web.Response:
+    """Say that no page has this address, which belongs to no program either."""
+    raise NotFound(
+        f"The dashboard has no page {page_request.request.path}. The menu leads to all"
+        " pages, and the search to all objects."
+    )
+
+
 ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
     *live.ROUTES,
@@ -189,6 +198,10 @@ ROUTES: tuple[Route, ...] = (
     *tokens.ROUTES,
     *login.ROUTES,
 )
+UNKNOWN = Route(
+    "GET", "/{page:(?!api/|assets/|backhaul/).*}", Role.VIEWER, show_unknown
+)
+"""What no other route takes."""
 
 
 def install(app: web.Application, services: Services) -> None:
@@ -200,6 +213,7 @@ def install(app: web.Application, services: Services) -> None:
     for opened in (*login.OPEN, *sign_on.OPEN):
         app.router.add_route(opened.method, opened.path, authorizer.open_page(opened))
     api_routes.install(app, context)
+    app.router.add_route(UNKNOWN.method, UNKNOWN.path, authorizer.page(UNKNOWN))
     app.on_shutdown.append(context.live.end)
     app.on_response_prepare.append(partial(harden, context.origin))
 
