@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nats.aio.client import Client, RawCredentials
+from nats.aio.transport import TcpTransport
 from nats.errors import Error, NoServersError
 from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
@@ -28,7 +29,7 @@ PING_SECONDS = 15
 class _Client(Client):
     """Refuses to continue without TLS; the library would send the password.
 
-    It also closes its socket when the library cannot send what is waiting.
+    It also gives up what the server does not read; the library would keep the socket.
     """
 
     must_encrypt = False
@@ -37,8 +38,9 @@ class _Client(Client):
         try:
             await super().close()
         finally:
-            if self._transport is not None:
-                self._transport.close()  # type: ignore[no-untyped-call]
+            used = self._transport
+            if isinstance(used, TcpTransport) and used._io_writer is not None:
+                used._io_writer.transport.abort()
 
     async def _process_info(
         self, info: dict[str, Any], initial_connection: bool = False
