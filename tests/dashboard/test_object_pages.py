@@ -154,10 +154,15 @@ async def test_other_objects_show_their_headline_values(
 
 
 async def test_an_address_without_a_page_says_so_and_leads_on(browser: Browser) -> None:
-    answer = await browser.get("/order/1001")
+    answer = await browser.get("/order/1001", headers={"Accept": "text/html,*/*"})
     page = await answer.text()
     assert (answer.status, "has no page /order/1001." in page) == (404, True)
     assert 'href="/orders"' in page
-    for address in ("/api/nothing", "/assets/nothing.css", "/backhaul/v1/nothing"):
+    for address in (
+        "/order/1001",
+        "/api/nothing",
+        "/assets/nothing.css",
+        "/backhaul/v1/nothing",
+    ):
         answer = await browser.get(address)
         assert (answer.status, "<html" in await answer.text()) == (404, False)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from backhaul.admin.accounts import FirstLoginToken
+    from backhaul.admin.auth import Handler
     from backhaul.admin.context import Origin, PageRequest, Services
     from backhaul.alerting.problem import Problem
 
@@ -164,7 +165,7 @@ async def harden(
 
 
 async def show_unknown(_: PageContext, page_request: PageRequest) -> web.Response:
-    """Say that no page has this address, which belongs to no program either."""
+    """Say that an address has no page."""
     raise NotFound(
         f"The dashboard has no page {page_request.request.path}. The menu leads to all"
         " pages, and the search to all objects."
@@ -198,10 +199,8 @@ ROUTES: tuple[Route, ...] = (
     *tokens.ROUTES,
     *login.ROUTES,
 )
-UNKNOWN = Route(
-    "GET", "/{page:(?!api/|assets/|backhaul/).*}", Role.VIEWER, show_unknown
-)
-"""What no other route takes."""
+UNKNOWN = Route("GET", "/{page:(?!backhaul/).*}", Role.VIEWER, show_unknown)
+"""What no other route takes, for browsers; the API answers for itself."""
 
 
 def install(app: web.Application, services: Services) -> None:
@@ -213,7 +212,7 @@ def install(app: web.Application, services: Services) -> None:
     for opened in (*login.OPEN, *sign_on.OPEN):
         app.router.add_route(opened.method, opened.path, authorizer.open_page(opened))
     api_routes.install(app, context)
-    app.router.add_route(UNKNOWN.method, UNKNOWN.path, authorizer.page(UNKNOWN))
+    app.router.add_get(UNKNOWN.path, _for_browsers(authorizer.page(UNKNOWN)))
     app.on_shutdown.append(context.live.end)
     app.on_response_prepare.append(partial(harden, context.origin))
 
@@ -226,6 +225,20 @@ def install(app: web.Application, services: Services) -> None:
             await context.factors.reseal()
 
     app.on_startup.append(begin)
+
+
+def _for_browsers(page: Handler) -> Handler:
+    """Return a handler that answers others with 404.
+
+    The redirect to the login would be a success for a health check.
+    """
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if "text/html" not in request.headers.get("Accept", ""):
+            raise web.HTTPNotFound
+        return await page(request)
+
+    return handle
 
 
 def _create_first_token(token: FirstLoginToken) -> None:
