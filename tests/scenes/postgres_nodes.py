@@ -49,8 +49,8 @@ wal_retrieve_retry_interval = 100ms
 wal_keep_size = 512MB
 include '../node.conf'
 """
-END_OF_COPY = b"\xff\xffc\x00\x00\x00\x04"
-"""The last bytes of the rows of a COPY, and the message that ends it."""
+END_OF_COPY = b"c\x00\x00\x00\x04"
+"""The message that ends a COPY, which is sent on its own."""
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 2_000_000_000
 SMALL_SEGMENTS = ("--wal-segsize", "1")

@@ -110,6 +110,19 @@ def test_a_copy_that_fails_leaves_nothing(
     connection.execute("COMMIT")
     with pytest.raises(psycopg.Error, match=why):
         connection.copy_in(copy, COPIED, query)
+    connection.roll_back()
+    assert connection.execute("SELECT count(*) FROM notes").fetchone() == (0,)
+
+
+def test_a_copy_that_cannot_be_sent_whole_leaves_a_connection_that_works(
+    connection: Connection,
+) -> None:
+    connection.execute("COMMIT")
+    half = [("a", 1, None), ("\ud800", 2, None)]
+    with pytest.raises(UnicodeEncodeError):
+        connection.copy_in(COPY, half, NEW_IDS)
+    connection.roll_back()
+    connection.execute("BEGIN")
     assert connection.execute("SELECT count(*) FROM notes").fetchone() == (0,)
 
 

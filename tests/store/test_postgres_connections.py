@@ -97,6 +97,26 @@ async def test_a_new_connection_appends_to_a_new_stream(server: Postgres) -> Non
     await store.stop()
 
 
+async def test_a_stream_whose_beginning_was_undone_gets_no_event(
+    server: Postgres,
+) -> None:
+    """The first work of a connection fails, and nobody would fold such a stream."""
+    store = open_store(address(server), SystemClock())
+    store.start()
+    with pytest.raises(psycopg.Error, match="nothing"):
+        await store.engine.receiver.urgent(
+            lambda connection: connection.execute("SELECT * FROM nothing")
+        )
+    await store.inbox.append(webhook("x", store="undone"))
+    with server.connect("public") as connection:
+        lost = connection.execute(
+            "SELECT count(*) FROM inbox WHERE store = 'undone'"
+            " AND stream NOT IN (SELECT id FROM streams)"
+        )
+        assert lost.fetchone() == (0,)
+    await store.stop()
+
+
 async def test_an_event_that_cannot_be_stored_fails_alone(server: Postgres) -> None:
     """The batch is appended again, row by row, and no id is used twice."""
     store = open_store(address(server), SystemClock())

@@ -341,22 +341,25 @@ class Connection:
         """Copy rows into a table; return the numbers that a query finds behind them.
 
         Outside of a transaction this is one of its own, durable when this returns.
-        Raises psycopg.Error, CommitUnknown.
+        Raises psycopg.Error, CommitUnknown. After an OperationalError nobody knows
+        whether such a transaction was committed.
         """
-        is_alone = self._connection.info.transaction_status is TransactionStatus.IDLE
-        statements = (*(self._settings if is_alone else ()), copy, query)
-        running = copying.run(
-            self._connection.pgconn,
-            "; ".join(statements).encode(),
-            copying.packed(rows),
-        )
+        statements: tuple[str, ...] = (copy, query)
+        if self._connection.info.transaction_status is TransactionStatus.IDLE:
+            # A pooler that sees no BEGIN might give the session to others while the
+            # rows of a COPY that failed still arrive.
+            statements = ("BEGIN", *self._settings, *statements, "COMMIT")
+        text, parts = "; ".join(statements).encode(), copying.packed(rows)
         with self._answered():
-            found = self._connection.wait(running)
+            running = copying.run(self._connection.pgconn, text, parts)
+            _, found, *_ = self._connection.wait(running)
         return [int(found.get_value(row, 0)) for row in range(found.ntuples)]
 
     def roll_back(self) -> None:
         """End the transaction, if there is one."""
         status = self._connection.info.transaction_status
+        if status is TransactionStatus.ACTIVE:
+            self._connection.close()  # a COPY whose rows could not all be sent
         if status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
             self._connection.execute("ROLLBACK")
 

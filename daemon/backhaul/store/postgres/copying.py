@@ -22,54 +22,62 @@ Value: TypeAlias = int | str | bytes | None
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _END = b"\xff\xff"
 _NULL = b"\xff\xff\xff\xff"
-_CHUNK_BYTES = 131_072
-"""What libpq gets at once: it would keep all that the server has not read yet."""
+_COUNT, _SIZE, _BIGINT = struct.Struct("!h"), struct.Struct("!i"), struct.Struct("!iq")
+_PART_BYTES = 131_072
 
 
-def packed(rows: Iterable[tuple[Value, ...]]) -> bytes:
-    """Return rows in the binary format of COPY, as PostgreSQL's manual describes it.
+def packed(rows: Iterable[tuple[Value, ...]]) -> Iterator[bytes]:
+    """Yield rows in the binary format of COPY, as PostgreSQL's manual describes it.
 
-    An int is for a column of type bigint, a str for text, and bytes for bytea.
+    An int is for a column of type bigint, a str for text, and bytes for bytea. All but
+    the last part have at least `_PART_BYTES`.
     """
-    return b"".join(_pieces(rows))
-
-
-def _pieces(rows: Iterable[tuple[Value, ...]]) -> Iterator[bytes]:
-    count, size, bigint = struct.Struct("!h"), struct.Struct("!i"), struct.Struct("!iq")
-    yield _SIGNATURE
+    pieces, size = [_SIGNATURE], 0
     for row in rows:
-        yield count.pack(len(row))
-        for value in row:
-            if value is None:
-                yield _NULL
-            elif isinstance(value, int):
-                yield bigint.pack(bigint.size - size.size, value)
-            else:
-                content = value.encode() if isinstance(value, str) else value
-                yield size.pack(len(content))
-                yield content
-    yield _END
+        for piece in _pieces(row):
+            pieces.append(piece)
+            size += len(piece)
+        if size >= _PART_BYTES:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    yield b"".join((*pieces, _END))
 
 
-def run(connection: PGconn, statements: bytes, data: bytes) -> PQGen[PGresult]:
-    """Run statements, one of them `COPY … FROM STDIN`; return the last one's result.
+def _pieces(row: tuple[Value, ...]) -> Iterator[bytes]:
+    yield _COUNT.pack(len(row))
+    for value in row:
+        if value is None:
+            yield _NULL
+        elif isinstance(value, int):
+            yield _BIGINT.pack(_BIGINT.size - _SIZE.size, value)
+        else:
+            content = value.encode() if isinstance(value, str) else value
+            yield _SIZE.pack(len(content))
+            yield content
 
-    They are one transaction unless there is one already. Raises psycopg.Error.
+
+def run(
+    connection: PGconn, statements: bytes, parts: Iterable[bytes]
+) -> PQGen[list[PGresult]]:
+    """Run statements, one of them `COPY … FROM STDIN` with what `parts` has.
+
+    Returns the results from that of COPY on. Raises psycopg.Error.
     """
     connection.send_query(statements)
-    results = yield from generators.execute(connection)
-    _last(results, pq.ExecStatus.COPY_IN)
-    for start in range(0, len(data), _CHUNK_BYTES):
-        chunk = data[start : start + _CHUNK_BYTES]
-        yield from generators.copy_to(connection, chunk)
+    _require((yield from generators.execute(connection)), pq.ExecStatus.COPY_IN)
+    for part in parts:
+        # libpq would wait for ever with a part that is larger than its buffer.
+        for start in range(0, len(part), _PART_BYTES):
+            chunk = part[start : start + _PART_BYTES]
+            yield from generators.copy_to(connection, chunk)
     while connection.put_copy_end() == 0:
         yield from generators.send(connection)
     results = yield from generators.execute(connection)
-    return _last(results, pq.ExecStatus.TUPLES_OK)
+    return _require(results, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
-def _last(results: list[PGresult], expected: int) -> PGresult:
-    """Return the last result. Raises the server's error if it is another one."""
-    if results[-1].status != expected:
+def _require(results: list[PGresult], *expected: int) -> list[PGresult]:
+    """Raise the server's error if the last result is another one than expected."""
+    if results[-1].status not in expected:
         raise error_from_result(results[-1])
-    return results[-1]
+    return results

@@ -157,16 +157,18 @@ class StreamWriter(RoundWriter):
                 return results
 
     def _append_alone(self, connection: Any, work: Any) -> list[Any] | None:
-        """Append and commit in one message, as nearly all rounds can.
+        """Append and commit at once, as nearly all rounds can.
 
         Return None if the round has other work, has no stream yet, or fails: then it is
-        done step by step.
+        done step by step, which also connects again.
         """
         if work.jobs or not work.appends.rows or not self._stream:
             return None
         try:
             return list(self._append_rows(connection, work.appends.rows))
-        except Exception:  # noqa: BLE001 - the single steps meet it again
+        except Exception as error:  # noqa: BLE001 - what lasts, the steps meet again
+            if self._concerns_all(error):
+                self._lost_at = self._lost_at or time.monotonic()
             self._rollback(connection)
             return None
 
@@ -199,6 +201,11 @@ class StreamWriter(RoundWriter):
         ids = connection.copy_in(
             _COPY, map(self._sent, rows), _IDS % (self._stream, self._newest)
         )
+        if len(ids) != len(rows):
+            raise CommitUnknown(
+                f"the database has {len(ids)} new events of {len(rows)}: it is not the"
+                " one that it was"
+            )
         self._newest = ids[-1]
         return cast("list[int]", ids)
 

@@ -330,7 +330,7 @@ class RoundWriter(ABC):
         except Exception as error:
             if self._concerns_all(error):
                 raise
-            connection.execute("ROLLBACK")
+            self._rollback(connection)
             return _Failure(error)
         self._end(connection)
         return value
