@@ -199,8 +199,8 @@ ROUTES: tuple[Route, ...] = (
     *tokens.ROUTES,
     *login.ROUTES,
 )
-UNKNOWN = Route("GET", "/{page:(?!backhaul/).*}", Role.VIEWER, show_unknown)
-"""What no other route takes, for browsers; the API answers for itself."""
+UNKNOWN = Route("GET", "/{page:(?!api/|backhaul/).*}", Role.VIEWER, show_unknown)
+"""What no other route takes, for browsers; the APIs answer for themselves."""
 
 
 def install(app: web.Application, services: Services) -> None:
