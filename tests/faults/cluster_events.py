@@ -14,7 +14,7 @@ from faults.cluster_figures import Figures
 from faults.wrong_promotion import make_good, promote_wrong
 from scenes.cluster import HOLD_SECONDS, TTL_SECONDS
 from scenes.cluster_logs import ClusterLogs
-from scenes.postgres_nodes import END_OF_COPY
+from scenes.postgres_nodes import COMMIT_ALONE, END_OF_COPY
 from scenes.waiting import until
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ HALF_OPEN_SECONDS = (0.5, 12.0)
 AWAY_SECONDS = (0.2, 3.0)
 NOTICE_SECONDS = (0.1, 1.5)
 """How long nobody notices that the primary is lost."""
-COMMITS = (b"COMMIT", END_OF_COPY)
-"""Of a unit, and of a batch of events."""
+COMMITS = (COMMIT_ALONE, END_OF_COPY)
+"""What commits a unit of work, and a batch of events."""
 MINUTES = float(os.environ.get("MINUTES", "inf"))
 """After so long nothing more happens, whatever is left."""
 MARGIN_SECONDS = 3.0

@@ -49,8 +49,10 @@ wal_retrieve_retry_interval = 100ms
 wal_keep_size = 512MB
 include '../node.conf'
 """
+COMMIT_ALONE = b"Q\x00\x00\x00\x0bCOMMIT\x00"
 END_OF_COPY = b"c\x00\x00\x00\x04"
-"""The message that ends a COPY, which is sent on its own."""
+"""Messages of the protocol, which libpq sends each on its own: a query that is only
+COMMIT, and the end of the rows of a COPY."""
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 2_000_000_000
 SMALL_SEGMENTS = ("--wal-segsize", "1")

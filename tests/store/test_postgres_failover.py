@@ -17,7 +17,7 @@ from backhaul.store.postgres.database import open_store
 from backhaul.store.sql.operations import kv
 from backhaul.store.testing.event_scenes import webhook
 from scenes.postgres import PASSWORD, USER
-from scenes.postgres_nodes import END_OF_COPY, postgres_nodes
+from scenes.postgres_nodes import COMMIT_ALONE, END_OF_COPY, postgres_nodes
 from scenes.tcp_relay import tcp_relay
 from scenes.waiting import await_true
 
@@ -80,14 +80,14 @@ def waiting_commit(nodes: Nodes) -> int:
 
 async def cut_before(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
     """Lose the connection before COMMIT reaches the server."""
-    relay.cut_before = b"COMMIT"
+    relay.cut_before = COMMIT_ALONE
     with pytest.raises(Busy):
         await write_unknown(store)
 
 
 async def cut_after(nodes: Nodes, relay: Relay, store: PostgresStore) -> None:
     """Lose the connection after the server answered COMMIT."""
-    relay.cut_after = b"COMMIT"
+    relay.cut_after = COMMIT_ALONE
     with pytest.raises(Busy):
         await write_unknown(store)
 
@@ -174,6 +174,22 @@ async def test_an_event_is_appended_again_when_its_commit_is_unknown(
         await store.inbox.append(webhook("next"))
         await store.stop()
     assert in_inbox(nodes) == ["opens the stream", *["event"] * count, "next"]
+
+
+async def test_an_event_gets_its_own_id_though_the_database_lost_some(
+    nodes: Nodes,
+) -> None:
+    """As if a pooler had led to a replica whose ids are smaller than those so far."""
+    store = await opened(nodes.url)
+    last = await store.inbox.append(webhook("opens the stream"))
+    store.engine.receiver._newest = last + 1
+    events = [webhook(f"{number}") for number in range(ROWS)]
+    ids = await asyncio.gather(*map(store.inbox.append, events))
+    await store.stop()
+    with nodes.connect() as connection:
+        rows = connection.execute("SELECT id, body FROM inbox").fetchall()
+    bodies = {id_: body.decode() for id_, body in rows}
+    assert [bodies[each] for each in ids] == [f"{n}" for n in range(ROWS)]
 
 
 def in_inbox(nodes: Nodes) -> list[str]:

@@ -228,9 +228,9 @@ def install(app: web.Application, services: Services) -> None:
 
 
 def _for_browsers(page: Handler) -> Handler:
-    """Return a handler that answers others with 404.
+    """Return a handler that gives the page to browsers, and 404 to other programs.
 
-    The redirect to the login would be a success for a health check.
+    A health check would take the redirect to the login for success.
     """
 
     async def handle(request: web.Request) -> web.StreamResponse:

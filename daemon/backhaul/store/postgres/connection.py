@@ -338,7 +338,7 @@ class Connection:
     def copy_in(
         self, copy: str, rows: Iterable[tuple[Value, ...]], query: str
     ) -> list[int]:
-        """Copy rows into a table; return the numbers that a query finds behind them.
+        """Copy rows into a table; return the numbers that a query then finds.
 
         Outside of a transaction this is one of its own, durable when this returns.
         Raises psycopg.Error, CommitUnknown. After an OperationalError nobody knows
@@ -411,7 +411,7 @@ class Connection:
 
     @contextmanager
     def _answered(self) -> Iterator[None]:
-        """Raise what an answer means beyond its text."""
+        """Refuse a server that only reads, and a commit that no replica confirmed."""
         self._is_unconfirmed = False
         try:
             yield

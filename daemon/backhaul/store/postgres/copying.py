@@ -1,4 +1,4 @@
-"""Copies rows into a table and runs a query behind them, in two round trips.
+"""Copies rows into a table and runs a query after it, in two round trips.
 
 psycopg sends a COPY as a message of its own, so that a transaction with one takes four
 round trips.
@@ -24,6 +24,8 @@ _END = b"\xff\xff"
 _NULL = b"\xff\xff\xff\xff"
 _COUNT, _SIZE, _BIGINT = struct.Struct("!h"), struct.Struct("!i"), struct.Struct("!iq")
 _PART_BYTES = 131_072
+"""What is handed to libpq at once. psycopg warns that libpq may never take a part that
+is much larger."""
 
 
 def packed(rows: Iterable[tuple[Value, ...]]) -> Iterator[bytes]:
@@ -66,7 +68,6 @@ def run(
     connection.send_query(statements)
     _require((yield from generators.execute(connection)), pq.ExecStatus.COPY_IN)
     for part in parts:
-        # libpq would wait for ever with a part that is larger than its buffer.
         for start in range(0, len(part), _PART_BYTES):
             chunk = part[start : start + _PART_BYTES]
             yield from generators.copy_to(connection, chunk)

@@ -157,16 +157,16 @@ class StreamWriter(RoundWriter):
                 return results
 
     def _append_alone(self, connection: Any, work: Any) -> list[Any] | None:
-        """Append and commit at once, as nearly all rounds can.
+        """Append and commit in two round trips.
 
-        Return None if the round has other work, has no stream yet, or fails: then it is
-        done step by step, which also connects again.
+        Return None if the round has other work, if there is no stream yet, or after an
+        error: then `super()._commit` does the round, and reports an error that lasts.
         """
         if work.jobs or not work.appends.rows or not self._stream:
             return None
         try:
             return list(self._append_rows(connection, work.appends.rows))
-        except Exception as error:  # noqa: BLE001 - what lasts, the steps meet again
+        except Exception as error:  # noqa: BLE001 - see above
             if self._concerns_all(error):
                 self._lost_at = self._lost_at or time.monotonic()
             self._rollback(connection)
@@ -203,8 +203,8 @@ class StreamWriter(RoundWriter):
         )
         if len(ids) != len(rows):
             raise CommitUnknown(
-                f"the database has {len(ids)} new events of {len(rows)}: it is not the"
-                " one that it was"
+                f"of {len(rows)} new events the database has {len(ids)}: it may have"
+                " lost transactions that it had confirmed"
             )
         self._newest = ids[-1]
         return cast("list[int]", ids)
